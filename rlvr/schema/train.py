@@ -1,0 +1,168 @@
+"""The root of `rlvr train`: plain sections, and the checks that span sections."""
+
+from dataclasses import dataclass
+
+from rlvr.keys import ConfigError, key
+from rlvr.schema.algorithm import AlgorithmConfig
+from rlvr.schema.data import DataConfig, VerifyConfig
+from rlvr.schema.hardware import HardwareConfig
+from rlvr.schema.model import ModelConfig
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    """Identity of the run."""
+
+    name: str = key("name of the run; its directory is runs/<name> unless hydra.run.dir says otherwise")
+    resume: str = key("auto: go on from the newest complete checkpoint of the run directory; never; or the path of a checkpoint")
+
+
+@dataclass(kw_only=True)
+class RolloutConfig:
+    """How completions are sampled for training."""
+
+    prompts: int = key("prompts per step, over all ranks", unit="prompts", low=1)
+    max_tokens: int = key("length limit of a completion", unit="tokens", low=1)
+    temperature: float = key("sampling temperature; log-probs are taken at it on both sides", above=0)
+    top_p: float = key("nucleus sampling; training refuses anything but 1, since importance ratios would be wrong", low=1, high=1)
+    top_k: int = key("top-k sampling; training refuses anything but 0 (off)", low=0, high=0)
+    max_rounds: int = key("rounds of sampling per step, where the algorithm rejects prompts and asks for others", low=1)
+    oversample: float = key("prompts drawn per prompt that is still missing, from the second round on", low=1)
+    exhausted: str = key(
+        "after max_rounds with prompts still missing: train on the prompts there are (smaller), or stop (error)",
+        choices=("smaller", "error"),
+    )
+
+
+@dataclass(kw_only=True)
+class OptimConfig:
+    """AdamW and its learning rate."""
+
+    lr: float = key("peak learning rate", above=0)
+    critic_lr: float = key("peak learning rate of a critic, where the algorithm has one", above=0)
+    warmup: int = key("updates of linear warm-up", unit="updates", low=0)
+    schedule: str = key("learning rate after the warm-up", choices=("constant", "linear", "cosine"))
+    beta1: float = key("AdamW's first decay", low=0, high=1)
+    beta2: float = key("AdamW's second decay", low=0, high=1)
+    eps: float = key("AdamW's epsilon", above=0)
+    weight_decay: float = key("decoupled weight decay", low=0)
+    clip_grad: float = key("largest norm of the gradient; 0 for no clipping", low=0)
+
+
+@dataclass(kw_only=True)
+class ValidationConfig:
+    """Held-out accuracy while training; the only numbers that may choose a checkpoint."""
+
+    every: int = key("steps between validations; 0 for none; step 0 and the last step are always validated", unit="steps", low=0)
+    rows: int = key("most rows of the validation role; 0 for all", unit="rows", low=0)
+    samples: int = key("completions per problem (avg@k)", unit="sequences", low=1)
+    temperature: float = key("sampling temperature; 0 is greedy", low=0)
+    top_p: float = key("nucleus sampling", above=0, high=1)
+    max_tokens: int | None = key("length limit; null is that of the rollouts", unit="tokens", low=1)
+    test: bool = key("report the test role once, at the end")
+
+
+@dataclass(kw_only=True)
+class CheckpointConfig:
+    """What is kept on disk."""
+
+    every: int = key("steps between checkpoints; 0 for one at the end only", unit="steps", low=0)
+    keep: int = key("newest checkpoints that are kept", low=1)
+    best: bool = key("also keep the checkpoint of the highest validation accuracy")
+    model: bool = key("write the final policy as a Hugging Face model")
+
+
+@dataclass(kw_only=True)
+class LogConfig:
+    """What is recorded, beside metrics.jsonl, which always is."""
+
+    wandb: str = key("auto: online if logged in, else offline", choices=("auto", "online", "offline", "off"))
+    project: str = key("Weights & Biases project")
+    samples: int = key("rows of the sample table per validation", unit="rows", low=0)
+    rollouts: bool = key("write all rollouts to rollouts/*.jsonl")
+
+
+@dataclass(kw_only=True)
+class TrainConfig:
+    """All of `rlvr train`."""
+
+    steps: int = key("rollout steps of the run", unit="steps", low=1)
+    seed: int = key("seed of prompt order, sampling and initialisation", low=0)
+    run: RunConfig = key("identity of the run")
+    algorithm: AlgorithmConfig = key("what is computed")
+    model: ModelConfig = key("which language model")
+    data: DataConfig = key("what is learned from")
+    hardware: HardwareConfig = key("what it runs on")
+    rollout: RolloutConfig = key("sampling for training")
+    verify: VerifyConfig = key("judging of answers")
+    optim: OptimConfig = key("optimizer")
+    validation: ValidationConfig = key("held-out accuracy")
+    checkpoint: CheckpointConfig = key("what is kept")
+    log: LogConfig = key("what is recorded")
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The batch numbers that follow from a config and a world size, all per step unless said otherwise."""
+
+    prompts: int
+    sequences: int
+    updates: int
+    prompts_per_update: int
+    sequences_per_update: int
+    prompts_per_rank: int
+    sequences_per_rank_update: int
+    total_updates: int
+
+
+def arithmetic(config: TrainConfig, world_size: int) -> Arithmetic:
+    """Derive the batch numbers.
+
+    Raises:
+        ConfigError: if prompts do not divide among ranks and mini-batches.
+    """
+    algorithm, prompts = config.algorithm, config.rollout.prompts
+    if prompts % (world_size * algorithm.minibatches):
+        step = world_size * algorithm.minibatches
+        near = max(step, round(prompts / step) * step)
+        raise ConfigError(
+            f"rollout.prompts={prompts} does not divide among {world_size} rank(s) x algorithm.minibatches={algorithm.minibatches}; "
+            f"use a multiple of {step}, for example rollout.prompts={near}"
+        )
+    updates = algorithm.minibatches * algorithm.epochs
+    return Arithmetic(
+        prompts=prompts,
+        sequences=prompts * algorithm.group,
+        updates=updates,
+        prompts_per_update=prompts // algorithm.minibatches,
+        sequences_per_update=prompts * algorithm.group // algorithm.minibatches,
+        prompts_per_rank=prompts // world_size,
+        sequences_per_rank_update=prompts * algorithm.group // algorithm.minibatches // world_size,
+        total_updates=updates * config.steps,
+    )
+
+
+def check_across(config: TrainConfig, world_size: int) -> None:
+    """Contradictions between sections.
+
+    Raises:
+        ConfigError: naming both keys and a way out.
+    """
+    arithmetic(config, world_size)
+    hardware, longest = config.hardware, config.data.max_prompt_tokens + config.rollout.max_tokens
+    if hardware.tokens_per_micro_batch < longest:
+        raise ConfigError(
+            f"hardware.tokens_per_micro_batch={hardware.tokens_per_micro_batch} cannot hold one sequence of "
+            f"data.max_prompt_tokens + rollout.max_tokens = {longest} tokens"
+        )
+    if world_size % hardware.tensor_parallel:
+        raise ConfigError(f"hardware.tensor_parallel={hardware.tensor_parallel} does not divide the {world_size} rank(s)")
+    if hardware.device == "cpu" and hardware.dtype == "bf16":
+        raise ConfigError("hardware.dtype=bf16 with hardware.device=cpu: bf16 matmuls are over 10 x slower there; use fp32")
+    if hardware.attention == "flash_attention_2" and (hardware.device != "cuda" or hardware.dtype != "bf16"):
+        raise ConfigError("hardware.attention=flash_attention_2 needs hardware.device=cuda and hardware.dtype=bf16; use packed")
+    if not config.data.sources:
+        raise ConfigError("data.sources is empty: name at least one source")
+    if config.validation.temperature == 0 and config.validation.samples > 1:
+        raise ConfigError("validation.samples > 1 with validation.temperature=0 draws the same greedy answer again and again")
+    config.algorithm.check_across(config)
