@@ -151,6 +151,11 @@ class Batch:
         picked = {f.name: getattr(self, f.name)[rows] for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
         return replace(self, **picked, facts={name: fact[rows] for name, fact in self.facts.items()})
 
+    def to(self, device: torch.device) -> Batch:
+        """The same batch with its tensors on `device`."""
+        moved = {f.name: getattr(self, f.name).to(device) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
+        return replace(self, **moved, facts={name: fact.to(device) for name, fact in self.facts.items()})
+
     def minibatches(self, count: int) -> list[Batch]:
         """`count` contiguous pieces of whole groups; the last ones are smaller if they do not divide."""
         groups = torch.arange(len(self)).view(-1, self.group)

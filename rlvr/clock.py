@@ -1,17 +1,18 @@
 """Named timers: where the seconds of a step went."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class Clock:
     """Adds up wall-clock seconds by name; a name used inside another is written "outer/inner"."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_enter: Callable[[str], None] = lambda name: None) -> None:
+        """`on_enter` is told the full name of every phase that begins."""
         self.seconds: dict[str, float] = {}
         self._open: list[str] = []
-        self.on_enter = lambda name: None  # told the full name of every phase that begins
+        self.on_enter = on_enter
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:

@@ -30,9 +30,8 @@ class SourceConfig:
     question: str = key("column of the problem text, or of a list of chat messages", used_if=_COLUMNS)
     answer: str = key("column of the right answer; dots reach into nested columns", used_if=_COLUMNS)
     weight: float = key("share of training prompts drawn from this source, relative to the other sources", above=0)
-    options: dict[str, Any] = key(
-        "arguments of the generator or of the verifier's extraction; unknown ones are refused", empty=dict
-    )
+    options: dict[str, Any] = key("arguments of the generator or of the answer column; unknown ones are refused", empty=dict)
+    verifier_options: dict[str, Any] = key("arguments of the verifier; unknown ones are refused", empty=dict)
 
 
 @dataclass(kw_only=True)

@@ -1,0 +1,1 @@
+"""Values of all configuration keys, as a Hydra config module; types and documentation are in rlvr/schema/."""

@@ -1,0 +1,173 @@
+"""All engines of a run behind four verbs: sample, score, learn, handle an event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlvr.algorithms.base import SCORED_BY, Algorithm, Event
+from rlvr.batch import Batch
+from rlvr.clock import Clock
+from rlvr.engine.learner import Learner
+from rlvr.engine.reference import Reference
+from rlvr.engine.sampler import Decoding, Order, Sampler
+from rlvr.keys import ConfigError
+from rlvr.records import Completion, Source
+from rlvr.schema.train import TrainConfig
+from rlvr.world import World
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """A model folder with what is needed to talk to it."""
+
+    folder: str
+    tokenizer: Any
+    stop_ids: tuple[int, ...]
+
+
+class Engines:
+    """Learners, reference and sampler, kept in agreement."""
+
+    def __init__(self, algorithm: Algorithm, speaker: Speaker, config: TrainConfig, world: World, clock: Clock) -> None:
+        unknown = algorithm.models - {"policy", "reference"}
+        if unknown:
+            raise ConfigError(f"algorithm.name={config.algorithm.name} needs a model that is not built: {sorted(unknown)}")
+        self.config, self.world, self.clock = config, world, clock
+        at = config.rollout.temperature
+        self.sampler = Sampler(
+            speaker.folder,
+            config.model,
+            config.hardware,
+            world,
+            speaker.tokenizer,
+            speaker.stop_ids,
+            config.data.max_prompt_tokens + max(config.rollout.max_tokens, config.validation.max_tokens or 0),
+        )
+        policy = Learner(speaker.folder, config.model, config.hardware, config.optim, world, at)
+        self.learners: dict[str, Learner] = {"policy": policy}
+        self.reference = (
+            Reference(speaker.folder, config.model, config.hardware, world, at) if "reference" in algorithm.models else None
+        )
+        self.policy_version = 0
+
+    # -- sampling ---------------------------------------------------------------------------
+
+    @contextmanager
+    def sampling(self, source: Source) -> Iterator[Any]:
+        """The sampler with the weights of `source`; frees its memory at the end where the hardware asks for that.
+
+        Yields:
+            draw(orders, decoding, on_done) -> completions.
+        """
+        version = self._version(source)
+        if self.sampler.version != version:
+            with self.clock("transfer"), torch.no_grad():
+                self.sampler.load(self._weights(source), version)
+        yield partial(self._draw, version)
+        self.sampler.sleep()
+
+    def _draw(self, version: str, orders: list[Order], decoding: Decoding, on_done: Any) -> list[Completion]:
+        return self.sampler.generate(orders, decoding, version, on_done)
+
+    def _version(self, source: Source) -> str:
+        if source == "policy":
+            return f"policy@{self.policy_version}"
+        assert self.reference is not None
+        return f"reference@{self.reference.version}"
+
+    def _weights(self, source: Source) -> Iterator[tuple[str, Tensor]]:
+        if source == "policy":
+            return self.learners["policy"].weights()
+        assert self.reference is not None
+        return self.reference.weights()
+
+    # -- scoring ------------------------------------------------------------------------------
+
+    def score(self, batch: Batch, fields: frozenset[str]) -> Batch:
+        """Fill in `fields`, each by the model that owns it."""
+        scorers = {"policy": self.learners["policy"], "reference": self.reference}
+        made = {}
+        for name in sorted(fields):
+            scorer = scorers[SCORED_BY[name]]
+            assert scorer is not None
+            made[name] = scorer.logprobs(batch)
+        return batch.having(**made)
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def updated(self) -> None:
+        """The policy's weights have changed: what the sampler holds is old."""
+        self.policy_version += 1
+
+    def handle(self, event: Event) -> None:
+        """Do what the algorithm's schedule asks for between steps."""
+        HANDLERS[event](self)
+
+    def parameters(self) -> int:
+        """Number of the policy's parameters."""
+        return sum(getattr(p, "ds_numel", p.numel()) for p in self.learners["policy"].model.parameters())
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def save(self, folder: Path) -> None:
+        """Write all models' state; every rank calls it."""
+        for name, learner in self.learners.items():
+            learner.save(folder / name)
+        if self.reference and self.reference.version:
+            self.reference.save(folder / "reference")
+
+    def load(self, folder: Path) -> None:
+        """The inverse of `save`; the sampler gets the restored weights before it next draws."""
+        for name, learner in self.learners.items():
+            learner.load(folder / name)
+        if self.reference and (folder / "reference").exists():
+            self.reference.load(folder / "reference")
+        self.updated()
+
+    # -- what went wrong --------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def diagnose(self) -> str:
+        """Which families of the policy's tensors do not reach the sampler; every rank calls it.
+
+        Each family is pushed with noise: one whose noise leaves the sampler's log-probs of a probe
+        unchanged is one that the transfer loses.
+        """
+        plain = self._probed(None)
+        families = sorted({_family(name) for name, _ in self.learners["policy"].weights()})
+        lost = [family for family in families if self._probed(family) == plain]
+        return f"Tensors that do not reach the sampler: {', '.join(lost)}" if lost else "Every tensor family reaches the sampler."
+
+    def _probed(self, noisy: str | None) -> list[float]:
+        noise = torch.Generator(device="cpu").manual_seed(0)
+        stream = (
+            (name, tensor + 0.1 * torch.randn(tensor.shape, generator=noise).to(tensor) if _family(name) == noisy else tensor)
+            for name, tensor in self.learners["policy"].weights()
+        )
+        self.sampler.load(stream, f"probe of {noisy}")
+        return self.sampler.logprobs(range(3, 3 + 16))
+
+    def _reset_reference(self) -> None:
+        assert self.reference is not None
+        self.reference.copy_from(self.learners["policy"].weights())
+
+    def _reset_optimizer(self) -> None:
+        for learner in self.learners.values():
+            learner.reset_optimizer()
+
+
+HANDLERS = {Event.RESET_REFERENCE: Engines._reset_reference, Event.RESET_OPTIMIZER: Engines._reset_optimizer}
+
+
+def _family(name: str) -> str:
+    """A tensor's name without its layer number."""
+    return re.sub(r"\.\d+\.", ".*.", name)

@@ -1,0 +1,41 @@
+"""A model as the trainer sees it: batches in, numbers aligned to completion tokens out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlvr.algorithms.base import Forward
+from rlvr.batch import Batch
+from rlvr.engine.packing import Packed, micro_batch_rows, piece
+from rlvr.world import World
+
+
+class Scorer:
+    """Runs a language model over batches, packed and in micro-batches."""
+
+    def __init__(self, module: Any, world: World, tokens_per_micro_batch: int, temperature: float) -> None:
+        self.module = module  # a LanguageModel, or a DeepSpeed engine around one
+        self.world, self.temperature = world, temperature
+        self.tokens_per_micro_batch = tokens_per_micro_batch
+
+    def cuts(self, batch: Batch, unit: int = 1) -> list[Tensor]:
+        """Row numbers of the micro-batches of this rank's share; the same number of them on every rank."""
+        return micro_batch_rows(batch, unit, self.tokens_per_micro_batch, self.world)
+
+    def forward(self, micro: Batch, entropy_learns: bool = False) -> Forward:
+        """One micro-batch that lies on the host; the result lies on the device, with gradients unless they are off."""
+        packed = Packed.of(micro, self.world.device)
+        logprobs_M, entropy_M = self.module(packed, self.temperature, entropy_learns)
+        return Forward(logprobs_BT=packed.unpacked(logprobs_M), entropy_BT=packed.unpacked(entropy_M))
+
+    @torch.no_grad()
+    def logprobs(self, batch: Batch) -> Tensor:
+        """(B, T) float32 log-probs of a batch's completion tokens, on the host, in its row order."""
+        out_BT = torch.zeros(batch.mask_BT.shape)
+        for rows in self.cuts(batch):
+            scored = self.forward(piece(batch, rows)).logprobs_BT
+            out_BT[rows] = scored[: len(rows)].cpu()  # type: ignore[index]
+        return out_BT

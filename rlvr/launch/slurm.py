@@ -1,0 +1,83 @@
+"""SLURM's variables, put into torchrun's words: under srun every task is a rank."""
+
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Mapping
+
+SPECIAL_STEPS = 0xFFFFFFF0  # batch scripts, interactive shells and the like have step numbers from here on
+
+
+def in_step(env: Mapping[str, str]) -> bool:
+    """Whether this process is one of several tasks of an srun step.
+
+    The shell of an sbatch script or of salloc has SLURM_PROCID=0 as well; its step is no number or a special one.
+    A step of one task has nobody to join: the machine is used as it would be without SLURM.
+    """
+    step = env.get("SLURM_STEP_ID", "batch")
+    numbered = step.isdecimal() and int(step) < SPECIAL_STEPS
+    return numbered and "SLURM_PROCID" in env and tasks(env) > 1
+
+
+def tasks(env: Mapping[str, str]) -> int:
+    """Tasks of the step; 1 if SLURM names no number."""
+    return int(env.get("SLURM_STEP_NUM_TASKS") or env.get("SLURM_NTASKS") or 1)
+
+
+def variables(env: Mapping[str, str], address: Callable[[str], str] | None = None) -> dict[str, str]:
+    """torchrun's variables of this task.  MASTER_ADDR and MASTER_PORT that the user has set are kept.
+
+    Args:
+        env: the environment of a task, see `in_step`.
+        address: turns a SLURM list of nodes into the address of the first; asks SLURM by default.
+    """
+    nodes = env.get("SLURM_STEP_NODELIST") or env["SLURM_JOB_NODELIST"]
+    return {
+        "RANK": env["SLURM_PROCID"],
+        "WORLD_SIZE": str(tasks(env)),
+        "LOCAL_RANK": env["SLURM_LOCALID"],
+        "LOCAL_WORLD_SIZE": str(_tasks_here(env)),
+        "MASTER_ADDR": env.get("MASTER_ADDR") or (address or first_address)(nodes),
+        "MASTER_PORT": env.get("MASTER_PORT") or str(_port(int(env["SLURM_JOB_ID"]), int(env["SLURM_STEP_ID"]))),
+    }
+
+
+def first_address(nodes: str) -> str:
+    """An address of the first node of a SLURM list such as `gpu[03-06]`.
+
+    Raises:
+        RuntimeError: if SLURM does not know the node, or knows no address for a name that does not resolve.
+    """
+    name = _ask("show", "hostnames", nodes).split()[0]
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        found = re.search(r"NodeAddr=(\S+)", _ask("show", "node", "-o", name))
+        if not found:
+            raise RuntimeError(
+                f"node {name} does not resolve, and SLURM has no address for it: set MASTER_ADDR"
+            ) from None
+        return found[1]
+    return name
+
+
+def _ask(*question: str) -> str:
+    command = ["scontrol", *question]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {answer.stderr.strip()}; set MASTER_ADDR yourself")
+    return answer.stdout
+
+
+def _port(job: int, step: int) -> int:
+    """A port that all tasks agree on, below the range that the kernel gives to clients; steps of a job differ."""
+    return 20000 + (job * 101 + step) % 12000
+
+
+def _tasks_here(env: Mapping[str, str]) -> int:
+    """This node's number of tasks, from a list such as `4(x3),2`."""
+    spread = env.get("SLURM_STEP_TASKS_PER_NODE") or env["SLURM_TASKS_PER_NODE"]
+    counts = [
+        int(count) for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", spread) for _ in range(int(times or 1))
+    ]
+    return counts[int(env["SLURM_NODEID"])]

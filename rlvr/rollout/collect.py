@@ -1,0 +1,211 @@
+"""Draw, verify, select, refill: from the prompt stream to a training batch.
+
+A step has `rollout.prompts` slots.  Slot s lives on rank s % size for good, and a slot whose prompt
+the algorithm rejects gets the next prompt of the stream.  Which prompts a step sees, and every
+sampled token, therefore depend on the seed alone, not on the number of ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from rlvr.algorithms.base import Algorithm
+from rlvr.batch import Batch
+from rlvr.clock import Clock
+from rlvr.data.stream import PromptStream
+from rlvr.engine.engines import Engines
+from rlvr.engine.sampler import Decoding, Order
+from rlvr.records import Completion, Prompt, Verdict
+from rlvr.rollout.judge import Judge
+from rlvr.rollout.seeds import seed_of
+from rlvr.schema.train import TrainConfig
+from rlvr.tally import Tally
+from rlvr.world import World
+
+
+@dataclass
+class Group:
+    """Everything drawn for one prompt, in the order of the algorithm's draws."""
+
+    slot: int
+    position: int  # of the prompt in the stream
+    prompt: Prompt
+    completions: list[Completion] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    chosen: list[int] = field(default_factory=list)  # which of them are trained on; empty if the prompt is rejected
+
+    @property
+    def scores(self) -> list[float]:
+        """One per completion; NaN where the verifier could not judge."""
+        return [math.nan if v.score is None else v.score for v in self.verdicts]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """One step's rollouts on this rank."""
+
+    batch: Batch
+    cursor: int  # stream position after this step
+    tally: Tally  # over all that was sampled
+    rows: list[dict[str, Any]]  # all that was sampled, for the record
+
+
+class Collector:
+    """Makes the batch of a step."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        engines: Engines,
+        judge: Judge,
+        stream: PromptStream,
+        config: TrainConfig,
+        world: World,
+        clock: Clock,
+    ) -> None:
+        self.algorithm, self.engines, self.judge, self.stream = algorithm, engines, judge, stream
+        self.config, self.world, self.clock = config, world, clock
+
+    def collect(self, cursor: int) -> Collected:
+        """Fill every slot, in at most `rollout.max_rounds` rounds.
+
+        Args:
+            cursor: stream position of the first prompt.
+
+        Raises:
+            RuntimeError: if prompts are missing after the last round and rollout.exhausted is "error", or if not one was kept.
+        """
+        rollout, tally = self.config.rollout, Tally()
+        missing = list(range(rollout.prompts))
+        kept: dict[int, Group] = {}
+        spare: dict[int, Group] = {}
+        rows: list[dict[str, Any]] = []
+        for round_number in range(rollout.max_rounds):
+            wanted = math.ceil(len(missing) * (rollout.oversample if round_number else 1))
+            groups = [
+                Group(missing[i % len(missing)], cursor + i, self.stream.at(cursor + i))
+                for i in range(wanted)
+                if missing[i % len(missing)] % self.world.size == self.world.rank
+            ]
+            cursor += wanted
+            self._draw(groups)
+            self._select(groups)
+            for group in groups:
+                target = kept if group.chosen else spare
+                target.setdefault(group.slot, group)
+                _count(group, tally)
+                rows += _rows(group)
+            filled = {slot for part in self.world.gather(sorted(kept)) for slot in part}
+            missing = [slot for slot in missing if slot not in filled]
+            if not missing:
+                break
+        self._check_filled(missing)
+        tally.add("rounds", round_number + 1)
+        tally.add("unfilled", len(missing) / rollout.prompts)
+        return Collected(self._batch(kept, spare), cursor, tally, rows)
+
+    def _draw(self, groups: Sequence[Group]) -> None:
+        """Sample from each source, the reference first so that the policy's weights are in the sampler at the end."""
+        rollout, drawn, tickets = self.config.rollout, {}, {}
+        draws = self.algorithm.draws
+        for index in sorted(range(len(draws)), key=lambda i: draws[i].source == "policy"):
+            draw = draws[index]
+            orders = [
+                Order(g.prompt, seed_of(self.config.seed, "train", g.position, draw.source, k))
+                for g in groups
+                for k in range(draw.count)
+            ]
+            decoding = Decoding(
+                temperature=rollout.temperature, top_p=rollout.top_p, max_tokens=rollout.max_tokens, source=draw.source
+            )
+            grading: dict[int, int] = {}
+            with self.engines.sampling(draw.source) as sample, self.clock("generate"):
+                drawn[index] = sample(orders, decoding, self.judge.submitter([o.prompt for o in orders], grading))
+            tickets[index] = [grading[i] for i in range(len(orders))]
+        with self.clock("verify"):
+            for index, draw in enumerate(draws):
+                verdicts = self.judge.gather(tickets[index])
+                for i, group in enumerate(groups):
+                    own = slice(i * draw.count, (i + 1) * draw.count)
+                    group.completions += drawn[index][own]
+                    group.verdicts += verdicts[own]
+
+    def _select(self, groups: Sequence[Group]) -> None:
+        if not groups:
+            return
+        chosen_PN = self.algorithm.select(torch.tensor([g.scores for g in groups]))
+        for group, chosen_N in zip(groups, chosen_PN, strict=True):
+            group.chosen = chosen_N.nonzero()[:, 0].tolist()
+
+    def _check_filled(self, missing: Sequence[int]) -> None:
+        rollout = self.config.rollout
+        if len(missing) == rollout.prompts:
+            raise RuntimeError(
+                f"the algorithm rejected every prompt in {rollout.max_rounds} rounds (rollout.max_rounds): the problems are all "
+                "solved or all unsolved; use easier or harder data, or a larger algorithm.group"
+            )
+        if missing and rollout.exhausted == "error":
+            raise RuntimeError(
+                f"{len(missing)} of {rollout.prompts} prompts are still missing after rollout.max_rounds={rollout.max_rounds}; "
+                "raise it, or allow smaller batches with rollout.exhausted=smaller"
+            )
+
+    def _batch(self, kept: dict[int, Group], spare: dict[int, Group]) -> Batch:
+        """Slots in order; one that stayed unfilled holds a rejected group of weight zero, so that shapes never change."""
+        size = self.config.algorithm.group
+        slots = range(self.world.rank, self.config.rollout.prompts, self.world.size)
+        groups = [kept.get(slot) or spare[slot] for slot in slots]
+        picks = [(g, i) for g in groups for i in (g.chosen or range(size))]
+        batch = Batch.of(
+            [g.prompt for g, _ in picks],
+            [g.completions[i] for g, i in picks],
+            [g.verdicts[i] for g, i in picks],
+            group=size,
+            limit=self.config.rollout.max_tokens,
+            total=self.world.sum,
+        )
+        filled_B = torch.tensor([float(bool(g.chosen)) for g, _ in picks])
+        return batch.having(mask_BT=batch.mask_BT * filled_B[:, None])
+
+
+def _count(group: Group, tally: Tally) -> None:
+    """What every sampled completion adds to the step's statistics."""
+    own = [i for i, c in enumerate(group.completions) if c.source == "policy"]
+    scores = [s for i in own if not math.isnan(s := group.scores[i])]
+    solved = [s for s in scores if s > 0]
+    tally.add("kept", float(bool(group.chosen)))
+    tally.add("solved_none", float(not solved))
+    tally.add("solved_all", float(len(solved) == len(scores) > 0))
+    tally.add("solved_some", float(0 < len(solved) < len(scores)))
+    for name in ("score", f"score/{group.prompt.source}"):
+        tally.add(name, sum(scores), len(scores))
+    for index in own:
+        completion, verdict = group.completions[index], group.verdicts[index]
+        tally.add("length", len(completion.tokens))
+        tally.add("truncated", float(completion.truncated))
+        tally.add("unjudged", float(verdict.score is None))
+        for part, value in verdict.parts.items():
+            tally.add(f"part/{group.prompt.source}/{part}", value)
+
+
+def _rows(group: Group) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": group.prompt.id,
+            "position": group.position,
+            "prompt": group.prompt.text,
+            "response": completion.text,
+            "tokens": list(completion.tokens),
+            "sampler": completion.source,
+            "score": verdict.score,
+            "error": verdict.error,
+            "truncated": completion.truncated,
+            "trained": index in group.chosen,
+        }
+        for index, (completion, verdict) in enumerate(zip(group.completions, group.verdicts, strict=True))
+    ]

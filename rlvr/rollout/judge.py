@@ -1,0 +1,39 @@
+"""Grading while generation goes on: a pool of verifier processes with the data's verifiers set up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rlvr.records import Completion, Prompt, Verdict
+from rlvr.schema.data import DataConfig, VerifyConfig
+from rlvr.verifiers.pool import Job, VerifierPool
+
+
+class Judge:
+    """Grades completions of prompts, each by the verifier of its source."""
+
+    def __init__(self, data: DataConfig, verify: VerifyConfig) -> None:
+        self.options = {name: dict(source.verifier_options) for name, source in data.sources.items()}
+        self.pool = VerifierPool(verify.workers, verify.timeout)
+        for source in data.sources.values():
+            self.pool.warm(source.verifier, dict(source.verifier_options))
+
+    def submit(self, prompt: Prompt, completion: Completion) -> int:
+        """Start grading; returns a ticket at once."""
+        return self.pool.submit(Job(prompt.verifier, self.options[prompt.source], completion.text, prompt.answer))
+
+    def submitter(self, prompts: Sequence[Prompt], tickets: dict[int, int]) -> Callable[[int, Completion], None]:
+        """A callback for the sampler: grades completion `index` of `prompts[index]` and notes its ticket."""
+
+        def on_done(index: int, completion: Completion) -> None:
+            tickets[index] = self.submit(prompts[index], completion)
+
+        return on_done
+
+    def gather(self, tickets: Sequence[int]) -> list[Verdict]:
+        """The verdicts, in the order of the tickets; waits for them."""
+        return self.pool.gather(list(tickets))
+
+    def close(self) -> None:
+        """End the processes."""
+        self.pool.close()

@@ -1,0 +1,133 @@
+"""From a config to everything that the loop works with, in the order in which things can fail cheaply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlvr.algorithms import ALGORITHMS
+from rlvr.algorithms.base import Algorithm
+from rlvr.clock import Clock
+from rlvr.data.sources import load_rows, refuse_overlap
+from rlvr.data.stream import PromptStream
+from rlvr.data.template import Renderer, stop_ids
+from rlvr.engine.engines import Engines, Speaker
+from rlvr.engine.models import end_tokens, load_tokenizer, model_folder
+from rlvr.engine.tiny import Example
+from rlvr.keys import ConfigError
+from rlvr.records import Prompt, Role
+from rlvr.rollout.collect import Collector
+from rlvr.rollout.judge import Judge, check_answer
+from rlvr.schema.train import TrainConfig
+from rlvr.trainer.evaluate import Evaluator
+from rlvr.trainer.update import Updater
+from rlvr.world import World
+
+ROLES: tuple[Role, ...] = ("train", "validation", "test")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the loop works with."""
+
+    algorithm: Algorithm
+    engines: Engines
+    tokenizer: Any
+    prompts: dict[Role, list[Prompt]]
+    collector: Collector
+    updater: Updater
+    evaluator: Evaluator
+    judge: Judge
+
+
+def build(config: TrainConfig, world: World, clock: Clock, say: Say) -> Parts:
+    """Load data, model and engines.
+
+    Args:
+        say: told each stage, and what a person should know of the data.
+
+    Raises:
+        ConfigError: for anything that the user can mend.
+    """
+    algorithm = ALGORITHMS[config.algorithm.name](config.algorithm)
+    say("loading data")
+    tokenizer = load_tokenizer(config.model)
+    prompts = load_prompts(config, tokenizer, say)
+    say("starting verifiers")
+    judge = Judge(config.data, config.verify)
+    say("preparing the model")
+    folder = _leader_first(world, lambda: model_folder(config.model, examples(prompts["train"], tokenizer), _progress(say)))
+    ends = stop_ids(tokenizer, end_tokens(folder), config.model.stop)
+    say("starting the engines")
+    engines = Engines(algorithm, Speaker(folder, tokenizer, ends), config, world, clock)
+    weights = {name: source.weight for name, source in config.data.sources.items()}
+    stream = PromptStream(_by_source(prompts["train"]), weights, config.seed)
+    return Parts(
+        algorithm=algorithm,
+        engines=engines,
+        tokenizer=tokenizer,
+        prompts=prompts,
+        collector=Collector(algorithm, engines, judge, stream, config, world, clock),
+        updater=Updater(algorithm, engines, config, world, clock),
+        evaluator=Evaluator(engines, judge, config, world, clock),
+        judge=judge,
+    )
+
+
+def load_prompts(config: TrainConfig, tokenizer: Any, say: Say) -> dict[Role, list[Prompt]]:
+    """The prompts of the three roles, checked, rendered and kept apart.
+
+    Raises:
+        ConfigError: if there is nothing to train on.
+    """
+    rows, prompts = {}, {}
+    renderer = Renderer(tokenizer, config.model, config.data)
+    for role in ROLES:
+        rows[role], report = load_rows(config.data, role, check_answer, Path.cwd())
+        prompts[role], rendered = renderer.render_all(rows[role])
+        for told in (report, rendered):
+            if told.notable:
+                say(str(told))
+    refuse_overlap(rows)
+    if not prompts["train"]:
+        raise ConfigError(f"data={config.data.name}: not one row is left to train on")
+    limit = config.validation.rows
+    if limit:
+        prompts["validation"] = prompts["validation"][:limit]
+    return prompts
+
+
+def examples(prompts: Sequence[Prompt], tokenizer: Any) -> list[Example]:
+    """Prompts with their answers as tokens, for models that warm-start themselves; rows without a text answer are left out."""
+    told = [
+        (prompt.tokens, (*tokenizer(prompt.answer, add_special_tokens=False).input_ids, tokenizer.eos_token_id))
+        for prompt in prompts
+        if isinstance(prompt.answer, str)
+    ]
+    return told
+
+
+def _leader_first(world: World, make: Callable[[], str]) -> str:
+    """Let one rank per host make what all find in the cache afterwards."""
+    if world.local_rank == 0:
+        made = make()
+    world.barrier()
+    return made if world.local_rank == 0 else make()
+
+
+def _progress(say: Say) -> Callable[[float], None]:
+    def on_progress(share: float) -> None:
+        if round(share * 100) % 10 == 0:
+            say(f"warm-starting the model, {share:.0%}")
+
+    return on_progress
+
+
+def _by_source(prompts: Sequence[Prompt]) -> dict[str, list[Prompt]]:
+    groups: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        groups.setdefault(prompt.source, []).append(prompt)
+    return groups

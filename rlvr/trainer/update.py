@@ -1,0 +1,143 @@
+"""Mini-batches, micro-batches, learners: from a batch with a signal to new weights."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from rlvr.algorithms.base import Algorithm, Forward, Loss
+from rlvr.batch import Batch
+from rlvr.clock import Clock
+from rlvr.engine.engines import Engines
+from rlvr.engine.learner import Learner
+from rlvr.engine.packing import piece
+from rlvr.schema.train import OptimConfig, TrainConfig
+from rlvr.tally import Tally
+from rlvr.world import World
+
+
+class EnginesDisagree(RuntimeError):
+    """Sampler and learner give the same tokens different log-probs: they do not hold the same weights."""
+
+
+class Updater:
+    """Runs the optimizer updates of a step."""
+
+    def __init__(self, algorithm: Algorithm, engines: Engines, config: TrainConfig, world: World, clock: Clock) -> None:
+        self.algorithm, self.engines, self.config, self.world, self.clock = algorithm, engines, config, world, clock
+
+    @property
+    def per_step(self) -> int:
+        """Optimizer updates per step."""
+        return self.config.algorithm.minibatches * self.config.algorithm.epochs
+
+    def scored_before(self) -> frozenset[str]:
+        """Fields that must be scored before the update.
+
+        With one update per step the policy's old log-probs are those of the update's own forward, so
+        that a separate pass is only paid for where the signal reads them.
+        """
+        free = frozenset({"old_logprobs_BT"}) if self.per_step == 1 else frozenset()
+        return self.algorithm.needs - (free - self.algorithm.signal_needs)
+
+    def update(self, batch: Batch, step: int) -> dict[str, float]:
+        """All updates of one step.
+
+        Returns:
+            Metrics, equal on all ranks: means over the updates, and over the first one for the sampler/learner mismatch.
+
+        Raises:
+            EnginesDisagree: if sampled and learned log-probs differ by more than hardware.mismatch_bound.
+            FloatingPointError: if a loss or a gradient is not finite.
+        """
+        metrics, done = Tally(), 0
+        for _ in range(self.config.algorithm.epochs):
+            for mini in batch.minibatches(self.config.algorithm.minibatches):
+                lr = learning_rate(self.config.optim, step * self.per_step + done, self.config.steps * self.per_step)
+                for name, loss in self.algorithm.losses.items():
+                    told = self._one(self.engines.learners[name], loss, mini, lr, first=done == 0 and name == "policy")
+                    metrics.add_all(told, "" if name == "policy" else f"{name}_")
+                done += 1
+        metrics.add("lr", lr)
+        self.engines.updated()
+        return metrics.means()
+
+    def _one(self, learner: Learner, loss: Loss, mini: Batch, lr: float, first: bool) -> dict[str, float]:
+        mini = mini.weighted(self.config.algorithm.average)
+        sums: dict[str, Tensor] = {}
+        gap = Gap()
+        cuts = learner.cuts(mini, self.algorithm.unit)
+        for number, rows in enumerate(cuts):
+            micro = piece(mini, rows)
+            with self.clock("forward"):
+                new = learner.forward(micro, self.algorithm.entropy_learns)
+                micro = _with_old(micro.to(self.world.device), new)
+                value, told = loss(new, micro)
+            if first and len(rows):
+                gap.add(micro)
+            with self.clock("backward"):
+                learner.backward(value, last=number == len(cuts) - 1)
+            for key, number_ in (told | {"loss": value.detach()}).items():
+                sums[key] = sums.get(key, 0.0) + number_.detach()
+        if first:
+            sums["mismatch_gap"] = self._checked(gap)
+        with self.clock("optimizer"):
+            norm = learner.update(lr)
+        return self._global(sums) | {"grad_norm": norm}
+
+    def _checked(self, gap: "Gap") -> Tensor:
+        """This rank's share of the mean gap, after all ranks agreed that the engines agree."""
+        total, count = self.world.sum(torch.tensor([gap.total, gap.count], dtype=torch.float64)).tolist()
+        mean, bound = total / max(1.0, count), self.config.hardware.mismatch_bound
+        if not mean <= bound:
+            raise EnginesDisagree(
+                f"mean |log p_learner - log p_sampler| is {mean:.3g}, above hardware.mismatch_bound={bound}: the sampler does "
+                f"not hold the learner's weights. {self.engines.diagnose()}"
+            )
+        return torch.tensor(mean / self.world.size)
+
+    def _global(self, sums: dict[str, Tensor]) -> dict[str, float]:
+        names = sorted(sums)
+        values = self.world.sum(torch.stack([sums[n].detach().double().cpu() for n in names])).tolist()
+        for name, value in zip(names, values, strict=True):
+            if name == "loss" and not math.isfinite(value):
+                raise FloatingPointError(f"the loss is {value}")
+        return dict(zip(names, values, strict=True))
+
+
+class Gap:
+    """Sum of |log p_learner - log p_sampler| over the policy's own tokens."""
+
+    def __init__(self) -> None:
+        self.total, self.count = 0.0, 0.0
+
+    def add(self, micro: Batch) -> None:
+        assert micro.old_logprobs_BT is not None
+        column_T = torch.arange(micro.mask_BT.shape[1], device=micro.mask_BT.device)
+        own_BT = (column_T[None] < micro.length_B[:, None]) & ~micro.anchor_B[:, None]
+        gap_BT = (micro.old_logprobs_BT - micro.sampled_logprobs_BT).abs()
+        self.total += float(gap_BT[own_BT].sum())
+        self.count += float(own_BT.sum())
+
+
+def _with_old(micro: Batch, new: Forward) -> Batch:
+    if micro.old_logprobs_BT is not None or new.logprobs_BT is None:
+        return micro
+    return micro.having(old_logprobs_BT=new.logprobs_BT.detach())
+
+
+def learning_rate(optim: OptimConfig, update: int, total: int) -> float:
+    """Linear warm-up, then constant, linear or cosine decay to zero at `total` updates; a pure function of `update`."""
+    if update < optim.warmup:
+        return optim.lr * (update + 1) / (optim.warmup + 1)
+    share = (update - optim.warmup) / max(1, total - optim.warmup)
+    return optim.lr * DECAYS[optim.schedule](share)
+
+
+DECAYS = {
+    "constant": lambda share: 1.0,
+    "linear": lambda share: 1.0 - share,
+    "cosine": lambda share: 0.5 * (1.0 + math.cos(math.pi * share)),
+}

@@ -1,0 +1,74 @@
+"""Verifiers: text of a response and the right answer -> Verdict.  No torch in this room."""
+
+import importlib
+import inspect
+from typing import Any
+
+from rlvr.keys import ConfigError, nearest
+from rlvr.records import Verdict
+from rlvr.verifiers.base import Verifier, judge
+
+__all__ = ["VERIFIERS", "Verdict", "Verifier", "build", "judge", "self_check"]
+
+# Every verifier by name, as module:class; imported when first built, so that a run pays only for what it uses.
+VERIFIERS: dict[str, str] = {
+    "exact": "rlvr.verifiers.exact:Exact",
+    "number": "rlvr.verifiers.number:Number",
+    "math": "rlvr.verifiers.math:Math",
+    "choice": "rlvr.verifiers.choice:Choice",
+    "gym": "rlvr.verifiers.gym:Gym",
+}
+
+
+def build(name: str, options: dict[str, Any] | None = None) -> Verifier:
+    """The verifier called `name`, or the function that `path/to/file.py:function` points at.
+
+    Raises:
+        ConfigError: no such verifier, file, function or option; the message names what is near.
+    """
+    options = dict(options or {})
+    if ".py:" in name or name.endswith(".py"):
+        from rlvr.verifiers.custom import Custom
+
+        return Custom(name, options)
+    if name not in VERIFIERS:
+        hint = nearest(name, VERIFIERS)
+        raise ConfigError(
+            f"verifier {name!r}: no such verifier; "
+            + (f"did you mean {hint!r}? " if hint else "")
+            + f"There are {', '.join(VERIFIERS)}, and path/to/file.py:function for your own"
+        )
+    module, cls = VERIFIERS[name].split(":")
+    made: type[Verifier] = getattr(importlib.import_module(module), cls)
+    _check_options(name, made, options)
+    return made(**options)
+
+
+def _check_options(name: str, made: type[Verifier], options: dict[str, Any]) -> None:
+    known = [p for p in inspect.signature(made).parameters if p != "self"]
+    for option in options:
+        if option not in known:
+            hint = nearest(option, known)
+            raise ConfigError(
+                f"verifier {name!r} has no option {option!r}; "
+                + (f"did you mean {hint!r}? " if hint else "")
+                + f"It has {', '.join(known) or 'none'}"
+            )
+
+
+def self_check(name: str, options: dict[str, Any] | None = None) -> None:
+    """Build a verifier and let it grade its canary pairs; a broken parser stops a run here, not as zero rewards.
+
+    Raises:
+        RuntimeError: naming the first pair that is graded wrongly.
+        ConfigError: if it cannot be built.
+    """
+    verifier = build(name, options)
+    for gold, given, right in verifier.canaries:
+        verdict = judge(verifier, verifier.present(given), gold)
+        if verdict.score != float(right):
+            told = verdict.error or f"score {verdict.score}"
+            raise RuntimeError(
+                f"verifier {name!r} fails its self-check: answer {gold!r}, response {given!r} must be "
+                f"{'right' if right else 'wrong'}, got {told}; a library it rests on is missing or of another version"
+            )

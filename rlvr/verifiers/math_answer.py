@@ -1,0 +1,396 @@
+"""What kind of mathematical object an answer is.
+
+The kind is fixed by the text of the answer alone: number or expression, pair (an ordered pair or an interval), tuple,
+set or list, real set, equation, inequality, matrix, number in a base, labelled value (x = 5), or plain text.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import sympy
+from sympy import Expr
+
+from rlvr.verifiers.math_latex import Unreadable, parse_latex
+from rlvr.verifiers.math_text import balanced, normalise, split_top, split_words
+from rlvr.verifiers.math_values import same
+from rlvr.verifiers.rational import Rational, read_rational
+from rlvr.verifiers.units import split_unit
+
+
+@dataclass(frozen=True)
+class Text:
+    """Words, or a formula that cannot be read: compared as a string, never searched for numbers."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number or expression; `rational` where it was written as a plain number."""
+
+    expr: Expr
+    rational: Rational | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Based:
+    """A numeral in a base, as 101_2."""
+
+    digits: str
+    base: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two values in brackets: an ordered pair or an interval, as the other side has it."""
+
+    opened: str
+    first: "Answer"
+    second: "Answer"
+    closed: str
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Three or more values in round or square brackets."""
+
+    items: tuple["Answer", ...]
+
+
+@dataclass(frozen=True)
+class Unordered:
+    """A set in braces, or values side by side ("1, 2", "1 or 2")."""
+
+    items: tuple["Answer", ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An interval of the real line."""
+
+    low: Expr
+    low_in: bool
+    high: Expr
+    high_in: bool
+
+
+@dataclass(frozen=True)
+class RealSet:
+    """A union of intervals, in order and without overlap; `variable` where the text named one."""
+
+    pieces: tuple[Piece, ...]
+    variable: str | None = None
+
+
+@dataclass(frozen=True)
+class Equation:
+    """`zero` = 0."""
+
+    zero: Expr
+
+
+@dataclass(frozen=True)
+class Inequality:
+    """`positive` > 0, or >= 0."""
+
+    positive: Expr
+    strict: bool
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """name = value; `zero` is name - value where the name is a symbol that the value does not contain."""
+
+    name: str
+    value: "Answer"
+    zero: Expr | None
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows of values."""
+
+    rows: tuple[tuple["Answer", ...], ...]
+
+
+Answer = (
+    Text | Scalar | Based | Pair | Ordered | Unordered | RealSet | Equation | Inequality | Labelled | Matrix
+)  # fmt: skip
+
+MAX_LENGTH = 1000
+_RELATION = re.compile(r"\\leq|\\geq|<|>")
+_MATRIX = re.compile(r"\\begin\{([pbB]?matrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\{\1\}", re.S)
+_LABEL = re.compile(
+    r"(?:[A-Za-z](?:_(?:\w|\{\w+\}))?(?:\([a-z](?:,\s*[a-z])*\))?|[A-Z]{2,3}|\\angle\s*[A-Z]{1,3}|\|[A-Z]{2}\||"
+    r"\\(?:alpha|beta|gamma|theta|lambda|mu|sigma|phi|rho|omega|Delta)|\\text\{[^{}]*\})"
+)
+_REALS = re.compile(r"\\mathbb\{R\}|(?:\\text\{)?\s*(?:all|the)(?: set of(?: all)?)? reals?(?: numbers?)?\s*\}?", re.I)
+_BUILDER = re.compile(r"\\\{\s*([a-z])\s*(?:\\in\s*\\mathbb\{R\}\s*)?(?:\||\\mid|\\colon|:)\s*(.*)\\\}", re.S)
+_BASED = re.compile(r"(\d[0-9A-F]*)_(?:\{(\d{1,2})\}|(\d))")
+ALL = Piece(-sympy.oo, False, sympy.oo, False)
+
+
+@lru_cache(maxsize=4096)
+def read(text: str) -> Answer:
+    """The object that `text` stands for."""
+    if len(text) > MAX_LENGTH:
+        return Text(text)
+    return _read(normalise(text))
+
+
+def _read(text: str) -> Answer:
+    for reader in (_number, _matrix, _real_set, _several, _bracketed, _related, _scalar):
+        try:
+            answer = reader(text)
+        except (Unreadable, RecursionError):
+            answer = None
+        if answer is not None:
+            return answer
+    return Text(text)
+
+
+def _number(text: str) -> Answer | None:
+    if based := _BASED.fullmatch(text):
+        return Based(based[1], int(based[2] or based[3]))
+    if number := read_rational(text):
+        return _plain(number)
+    return None
+
+
+def _plain(number: Rational, unit: str = "") -> Scalar:
+    return Scalar(sympy.Rational(number.value.numerator, number.value.denominator), number, unit)
+
+
+def _matrix(text: str) -> Answer | None:
+    match = _MATRIX.fullmatch(text)
+    if not match:
+        return None
+    lines = [line for line in re.split(r"\\\\(?:\[[^\]]*\])?", match[2].replace("\\hline", "")) if line.strip()]
+    rows = tuple(tuple(_read(cell.strip()) for cell in line.split("&")) for line in lines)
+    return Matrix(rows) if rows and len({len(row) for row in rows}) == 1 else None
+
+
+def _several(text: str) -> Answer | None:
+    """Values side by side, and both values of a plus-minus."""
+    if "\\ldots" in text:
+        return Text(text)
+    parts = [part for piece in split_words(text, r"\\or\b") for part in split_top(piece, ",;")]
+    parts = [part for part in parts if part] if len(parts) > 2 else parts  # "1, 2, or 3"
+    if len(parts) > 1:
+        return Unordered(tuple(_read(part) for part in parts)) if all(parts) else Text(text)
+    if text.count("\\pm") == 1 and "\\mp" not in text:
+        return Unordered(tuple(_read(_signed(text, sign)) for sign in "+-"))
+    return None
+
+
+def _signed(text: str, sign: str) -> str:
+    return re.sub(r"^(\s*(?:[a-z]\s*=)?\s*)\+", r"\1", re.sub(r"\\pm(?![a-zA-Z])", sign, text))
+
+
+def _bracketed(text: str) -> Answer | None:
+    inner = _inside(text, ("\\{",), ("\\}",))
+    if inner is not None:
+        return Unordered(tuple(_read(part) for part in split_top(inner, ",;")))
+    inner = _inside(text, ("(", "["), (")", "]"))
+    if inner is None:
+        return None
+    parts = split_top(inner, ",;")
+    if len(parts) == 1 or not all(parts):
+        return None
+    items = tuple(_read(part) for part in parts)
+    return Pair(text[0], items[0], items[1], text[-1]) if len(items) == 2 else Ordered(items)
+
+
+def _inside(text: str, opened: tuple[str, ...], closed: tuple[str, ...]) -> str | None:
+    """What stands in the brackets that enclose all of `text`."""
+    for start in opened:
+        for end in closed:
+            if text.startswith(start) and text.endswith(end) and len(text) >= len(start) + len(end):
+                inner = text[len(start) : len(text) - len(end)]
+                return inner if balanced(inner) and _never_negative(inner) else None
+    return None
+
+
+def _never_negative(text: str) -> bool:
+    depth = 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        if depth < 0:
+            return False
+    return True
+
+
+def _real_set(text: str) -> Answer | None:
+    if match := re.fullmatch(r"([a-z])\s*\\in\s+(.*)|([a-z])\s*\\in(?=[\[(\\])\s*(.*)", text):
+        inner = as_real_set(_read(match[2] or match[4]))
+        return RealSet(inner.pieces, match[1] or match[3]) if inner else None
+    if match := _BUILDER.fullmatch(text):
+        inner = as_real_set(_read(match[2]))
+        return RealSet(inner.pieces, match[1]) if inner and inner.variable in (match[1], None) else None
+    if _REALS.fullmatch(text):
+        return RealSet((ALL,))
+    if text == "\\emptyset":
+        return RealSet(())
+    if len(parts := split_words(text, r"\\cup(?![a-zA-Z])")) > 1:
+        return _union([_read(part) for part in parts])
+    if len(parts := split_words(text, r"\\(?:setminus|backslash)(?![a-zA-Z])|(?<=\})\s*-\s*(?=\\\{)")) == 2:
+        whole, taken = as_real_set(_read(parts[0])), _read(parts[1])
+        if whole and isinstance(taken, Unordered) and all(isinstance(item, Scalar) for item in taken.items):
+            return _without(whole, [item.expr for item in taken.items if isinstance(item, Scalar)])
+        return None
+    if (parts := split_words(text, r"\\or\b")) and len(parts) > 1:
+        return _union([_related(part) for part in parts if part])
+    return None
+
+
+def as_real_set(answer: Answer | None) -> RealSet | None:
+    """The interval that a pair may be; None for what is no set of reals."""
+    if isinstance(answer, RealSet):
+        return answer
+    if isinstance(answer, Pair) and isinstance(answer.first, Scalar) and isinstance(answer.second, Scalar):
+        low, high = answer.first.expr, answer.second.expr
+        if low.is_extended_real is False or high.is_extended_real is False:
+            return None
+        return RealSet((Piece(low, answer.opened == "[", high, answer.closed == "]"),))
+    if isinstance(answer, Unordered) and answer.items and all(isinstance(item, Scalar) for item in answer.items):
+        points = [item.expr for item in answer.items if isinstance(item, Scalar)]
+        return RealSet(tuple(Piece(p, True, p, True) for p in points))
+    return None
+
+
+def _union(answers: list[Answer | None]) -> RealSet | None:
+    sets = [as_real_set(answer) for answer in answers]
+    found = [s for s in sets if s is not None]
+    names = {s.variable for s in found}
+    if len(found) < len(sets) or len(names) > 1 or isinstance(answers[0], Unordered) and len(answers) == 1:
+        return None
+    return RealSet(_merge([piece for s in found for piece in s.pieces]), names.pop())
+
+
+def _merge(pieces: list[Piece]) -> tuple[Piece, ...]:
+    """In order, overlapping and touching pieces joined; as they are where an end is not a number."""
+    if any(end.free_symbols for piece in pieces for end in (piece.low, piece.high)):
+        return tuple(pieces)
+    merged: list[Piece] = []
+    for piece in sorted(pieces, key=lambda p: (p.low.evalf(30), not p.low_in)):
+        last = merged[-1] if merged else None
+        if last and (piece.low < last.high or (piece.low == last.high and (piece.low_in or last.high_in))):
+            further = piece.high > last.high
+            high, high_in = (piece.high, piece.high_in) if further else (last.high, last.high_in)
+            if piece.high == last.high:
+                high_in = last.high_in or piece.high_in
+            merged[-1] = Piece(last.low, last.low_in or (piece.low == last.low and piece.low_in), high, high_in)
+        else:
+            merged.append(piece)
+    return tuple(merged)
+
+
+def _without(whole: RealSet, points: list[Expr]) -> RealSet | None:
+    if any(point.free_symbols for point in points):
+        return None
+    pieces = list(whole.pieces)
+    for point in points:
+        for i, piece in enumerate(pieces):
+            if piece.low < point < piece.high:
+                pieces[i : i + 1] = [
+                    Piece(piece.low, piece.low_in, point, False),
+                    Piece(point, False, piece.high, piece.high_in),
+                ]
+                break
+    return RealSet(_merge(pieces), whole.variable)
+
+
+def _related(text: str) -> Answer | None:
+    """Equations, labelled values, inequalities."""
+    if "\\neq" in text:
+        sides = split_words(text, r"\\neq")
+        return _apart(*sides) if len(sides) == 2 else None
+    if len(sides := split_words(text, _RELATION.pattern)) > 1:
+        return _inequality(sides, _RELATION.findall(text))
+    sides = split_top(text, "=")
+    if len(sides) < 2 or not all(sides):
+        return None
+    if _LABEL.fullmatch(sides[0]) and len(sides) == 2:
+        return _labelled(*sides)
+    values = [_read(side) for side in sides]
+    exprs = [value.expr for value in values if isinstance(value, Scalar)]
+    if len(exprs) < len(values):
+        return None
+    if len(exprs) == 2 and any(expr.free_symbols for expr in exprs):
+        return Equation(exprs[0] - exprs[1])
+    # a chain 10/4 = 2.5 is its value where it is true
+    return values[-1] if all(same(a, b) for a, b in pairwise(exprs)) else None
+
+
+def _labelled(name: str, text: str) -> Answer:
+    value, zero = _read(text), None
+    if isinstance(value, Scalar) and not re.search(r"\(|[A-Z]{2}|\\angle|\\text|\|", name):
+        symbol = parse_latex(name)
+        if symbol in value.expr.free_symbols:
+            return Equation(symbol - value.expr)
+        zero = symbol - value.expr if symbol.is_Symbol else None
+    return Labelled(name.replace(" ", ""), value, zero)
+
+
+def _apart(left: str, right: str) -> Answer | None:
+    name, point = parse_latex(left), parse_latex(right)
+    if not name.is_Symbol or not point.is_number:
+        return None
+    made = _without(RealSet((ALL,)), [point])
+    return RealSet(made.pieces, str(name)) if made else None
+
+
+def _inequality(sides: list[str], signs: list[str]) -> Answer | None:
+    """A chain a < x <= b as an interval of x; one that is not linear in one variable as it stands."""
+    exprs = [parse_latex(side) for side in sides]
+    bigger = []  # (difference that is positive, strict)
+    for (left, right), sign in zip(pairwise(exprs), signs, strict=True):
+        up = sign in ("<", "\\leq")
+        if left.is_infinite or right.is_infinite:
+            continue
+        bigger.append(((right - left) if up else (left - right), sign in "<>"))
+    symbols = set().union(*(expr.free_symbols for expr in exprs))
+    if len(symbols) == 1 and bigger:
+        halves = [_half_line(expr, strict, next(iter(symbols))) for expr, strict in bigger]
+        pieces = [half for half in halves if half is not None]
+        if len(pieces) == len(halves):
+            return RealSet(_meet(pieces), str(next(iter(symbols))))
+    return Inequality(*bigger[0]) if len(bigger) == 1 and len(exprs) == 2 else None
+
+
+def _half_line(positive: Expr, strict: bool, x: Expr) -> Piece | None:
+    if not positive.is_polynomial(x) or sympy.degree(positive, x) != 1:
+        return None
+    expanded = sympy.expand(positive)
+    slope = expanded.coeff(x, 1)
+    root = -expanded.coeff(x, 0) / slope
+    if slope.is_positive:
+        return Piece(root, not strict, sympy.oo, False)
+    return Piece(-sympy.oo, False, root, not strict) if slope.is_negative else None
+
+
+def _meet(pieces: list[Piece]) -> tuple[Piece, ...]:
+    low, low_in, high, high_in = -sympy.oo, False, sympy.oo, False
+    for piece in pieces:
+        if piece.low > low or (piece.low == low and not piece.low_in):
+            low, low_in = piece.low, piece.low_in
+        if piece.high < high or (piece.high == high and not piece.high_in):
+            high, high_in = piece.high, piece.high_in
+    return (Piece(low, low_in, high, high_in),) if low < high or (low == high and low_in and high_in) else ()
+
+
+def _scalar(text: str) -> Answer | None:
+    head, unit = split_unit(text)
+    if number := read_rational(head):
+        return _plain(number, unit)
+    if "%" in text:
+        return None
+    if unit:
+        return Scalar(parse_latex(head), unit=unit)
+    try:
+        return Scalar(parse_latex(text))
+    except Unreadable:
+        return Scalar(parse_latex(head)) if head != text else None

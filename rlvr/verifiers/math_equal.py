@@ -1,0 +1,107 @@
+"""Is a given answer the gold answer?  By kind; answers of different kinds are never equal."""
+
+from collections.abc import Sequence
+
+from rlvr.verifiers.math_answer import (
+    Answer,
+    Based,
+    Equation,
+    Inequality,
+    Labelled,
+    Matrix,
+    Ordered,
+    Pair,
+    RealSet,
+    Scalar,
+    Text,
+    Unordered,
+    as_real_set,
+)
+from rlvr.verifiers.math_text import squash
+from rlvr.verifiers.math_values import ratio, same
+from rlvr.verifiers.rational import agree
+
+
+def equal(gold: Answer, given: Answer) -> bool:
+    """Is `given` the same object as `gold`?
+
+    Not symmetric in one respect only: a gold with a percent sign accepts the bare number.
+    """
+    if isinstance(gold, Labelled) or isinstance(given, Labelled):
+        return _labelled(gold, given)
+    if {type(gold), type(given)} == {Pair, RealSet}:
+        a, b = as_real_set(gold), as_real_set(given)
+        return a is not None and b is not None and _real_sets(a, b)
+    if type(gold) is not type(given):
+        return False
+    match gold, given:
+        case Scalar(), Scalar():
+            return _scalars(gold, given)
+        case Pair(), Pair():
+            brackets = (gold.opened, gold.closed) == (given.opened, given.closed)
+            return brackets and equal(gold.first, given.first) and equal(gold.second, given.second)
+        case Ordered(), Ordered():
+            return _in_order(gold.items, given.items)
+        case Unordered(), Unordered():
+            return _in_any_order(gold.items, given.items)
+        case RealSet(), RealSet():
+            return _real_sets(gold, given)
+        case Equation(), Equation():
+            return ratio(gold.zero, given.zero) is not None
+        case Inequality(), Inequality():
+            scale = ratio(gold.positive, given.positive)
+            return scale is not None and bool(scale.is_positive) and gold.strict == given.strict
+        case Matrix(), Matrix():
+            same_height = len(gold.rows) == len(given.rows)
+            return same_height and all(_in_order(a, b) for a, b in zip(gold.rows, given.rows, strict=True))
+        case Text(), Text():
+            return squash(gold.text).casefold() == squash(given.text).casefold()
+        case Based(), Based():
+            return gold.base == given.base and gold.digits.lstrip("0") == given.digits.lstrip("0")
+    return False
+
+
+def _scalars(gold: Scalar, given: Scalar) -> bool:
+    if gold.unit and given.unit and gold.unit != given.unit:
+        return False
+    if gold.rational and given.rational:
+        return agree(gold.rational, given.rational)
+    return same(gold.expr, given.expr)
+
+
+def _labelled(gold: Answer, given: Answer) -> bool:
+    """`x = 5` is 5 with a name: the name may be left out or added, but not be another one."""
+    if isinstance(gold, Labelled) and isinstance(given, Labelled) and gold.name == given.name:
+        return equal(gold.value, given.value)
+    zeros = [x.zero if isinstance(x, (Labelled, Equation)) else None for x in (gold, given)]
+    if zeros[0] is not None and zeros[1] is not None:
+        return ratio(zeros[0], zeros[1]) is not None
+    if isinstance(gold, Labelled):
+        constant = not isinstance(gold.value, Scalar) or not gold.value.expr.free_symbols or "(" in gold.name
+        return not isinstance(given, (Labelled, Equation)) and constant and equal(gold.value, given)
+    return isinstance(given, Labelled) and not isinstance(gold, Equation) and equal(gold, given.value)
+
+
+def _in_order(gold: Sequence[Answer], given: Sequence[Answer]) -> bool:
+    return len(gold) == len(given) and all(equal(a, b) for a, b in zip(gold, given, strict=True))
+
+
+def _in_any_order(gold: Sequence[Answer], given: Sequence[Answer]) -> bool:
+    if len(gold) != len(given):
+        return False
+    left = list(given)
+    for item in gold:
+        match = next((other for other in left if equal(item, other)), None)
+        if match is None:
+            return False
+        left.remove(match)
+    return True
+
+
+def _real_sets(gold: RealSet, given: RealSet) -> bool:
+    if gold.variable and given.variable and gold.variable != given.variable:
+        return False
+    return len(gold.pieces) == len(given.pieces) and all(
+        a.low_in == b.low_in and a.high_in == b.high_in and same(a.low, b.low) and same(a.high, b.high)
+        for a, b in zip(gold.pieces, given.pieces, strict=True)
+    )

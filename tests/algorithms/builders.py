@@ -1,0 +1,119 @@
+"""Hand-made configs, batches and forwards in float64 for tests of algorithms."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlvr.algorithms.base import Algorithm, Forward
+from rlvr.batch import Batch, padded
+from rlvr.schema.algorithm import DAPOConfig, GRPOConfig
+
+Ragged = Sequence[Sequence[float]]
+
+GRPO_KEYS: dict[str, Any] = dict(
+    name="grpo",
+    group=2,
+    minibatches=1,
+    epochs=1,
+    average="sequence",
+    wrong_reward=0.0,
+    truncated="keep",
+    mismatch="none",
+    mismatch_low=0.5,
+    mismatch_high=2.0,
+    clip_low=0.2,
+    clip_high=0.2,
+    dual_clip=None,
+    scale_advantages=True,
+    kl_coef=0.0,
+    kl_estimator="k3",
+    kl_in="loss",
+)
+DAPO_KEYS: dict[str, Any] = GRPO_KEYS | dict(
+    name="dapo", average="token", clip_high=0.28, overlong_buffer=0, overlong_factor=1.0
+)
+
+
+def grpo_config(**changed: Any) -> GRPOConfig:
+    return GRPOConfig(**(GRPO_KEYS | changed))
+
+
+def dapo_config(**changed: Any) -> DAPOConfig:
+    return DAPOConfig(**(DAPO_KEYS | changed))
+
+
+def laid(rows: Ragged) -> Tensor:
+    """Ragged rows as a padded (B, T) float64."""
+    return padded([torch.tensor(row, dtype=torch.float64) for row in rows])
+
+
+def make_batch(
+    old: Ragged,
+    scores: Sequence[float | None],
+    *,
+    group: int = 2,
+    limit: int = 8,
+    ref: Ragged | None = None,
+    sampled: Ragged | None = None,
+    truncated: Sequence[int] = (),
+    anchors: Sequence[int] = (),
+) -> Batch:
+    """A batch whose completions have the lengths of `old`; a score of None could not be judged.
+
+    `sampled` defaults to `old`; `truncated` and `anchors` are row numbers.
+    """
+    rows = torch.arange(len(old))
+    length_B = torch.tensor([len(row) for row in old])
+    judged_B = torch.tensor([score is not None for score in scores])
+    inside_BT = torch.arange(int(length_B.max()))[None] < length_B[:, None]
+    return Batch(
+        tokens_BS=torch.zeros(len(old), 1 + int(length_B.max()), dtype=torch.int64),
+        prompt_length_B=torch.ones(len(old), dtype=torch.int64),
+        length_B=length_B,
+        mask_BT=(inside_BT & judged_B[:, None]).double(),
+        sampled_logprobs_BT=laid(old if sampled is None else sampled),
+        score_B=torch.tensor([score or 0.0 for score in scores], dtype=torch.float64),
+        judged_B=judged_B,
+        truncated_B=torch.isin(rows, torch.tensor(truncated, dtype=torch.int64)),
+        anchor_B=torch.isin(rows, torch.tensor(anchors, dtype=torch.int64)),
+        group=group,
+        limit=limit,
+        old_logprobs_BT=laid(old),
+        ref_logprobs_BT=None if ref is None else laid(ref),
+    )
+
+
+def random_batch(scores: Sequence[float | None], *, group: int, width: int = 7, seed: int = 0, **more: Any) -> Batch:
+    """Lengths from 1 to `width`, log-probabilities around -1, a reference and a sampler near by."""
+    draw = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, width + 1, (len(scores),), generator=draw).tolist()
+    lengths[-1] = width
+    old, ref, sampled = ([], [], [])
+    for length in lengths:
+        base = -1 - torch.rand(length, generator=draw, dtype=torch.float64)
+        near = [0.3 * torch.randn(length, generator=draw, dtype=torch.float64) for _ in range(2)]
+        for rows, row in zip((old, ref, sampled), (base, base + near[0], base + near[1]), strict=True):
+            rows.append(row.tolist())
+    return make_batch(old, scores, group=group, ref=ref, sampled=sampled, **more)
+
+
+def moved(batch: Batch, by: float = 0.5, seed: int = 1) -> Tensor:
+    """(B, T) leaf: log-probabilities of a policy that has moved away from the old one, 0 on padding."""
+    draw = torch.Generator().manual_seed(seed)
+    assert batch.old_logprobs_BT is not None
+    step_BT = by * torch.randn(batch.mask_BT.shape, generator=draw, dtype=torch.float64)
+    inside_BT = torch.arange(batch.mask_BT.shape[1])[None] < batch.length_B[:, None]
+    return (batch.old_logprobs_BT + step_BT * inside_BT).detach().requires_grad_()
+
+
+def prepared(algorithm: Algorithm, batch: Batch) -> Batch:
+    """With the signal, and weighed as one update."""
+    return batch.having(**algorithm.signal(batch)).weighted(algorithm.config.average)
+
+
+def loss_and_gradient(algorithm: Algorithm, batch: Batch, logprobs_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Of one piece of a prepared batch, with respect to `logprobs_BT`, a leaf."""
+    loss, _ = algorithm.loss(Forward(logprobs_BT=logprobs_BT), batch)
+    return loss.detach(), torch.autograd.grad(loss, logprobs_BT)[0]

@@ -1,0 +1,32 @@
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlvr.data.arithmetic import OPTIONS as SUMS
+from rlvr.data.gym import OPTIONS as PUZZLES
+from rlvr.data.table import OPTIONS as TABLES
+from rlvr.schema.data import DataConfig, SourceConfig
+
+FILES = sorted((Path(__file__).parents[2] / "conf" / "data").glob("*.yaml"))
+OPTIONS = {"arithmetic": SUMS, "gym": PUZZLES, "file": TABLES, "hub": TABLES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_data_set_gives_every_key_and_says_where_it_comes_from(path):
+    text = path.read_text()
+    given = yaml.safe_load(text)
+    assert text.startswith("# ")
+    assert all(word in text for word in ("Source", "icence", "Columns: "))
+    assert given.pop("defaults") == ["schema/data", "_self_"]
+    assert set(given) == {field.name for field in fields(DataConfig)}
+    assert given["name"] == path.stem
+    assert "{question}" in given["template"]
+    for source in given["sources"].values():
+        assert set(source) == {field.name for field in fields(SourceConfig)}
+        assert set(source["options"]) <= set(OPTIONS[source["kind"]])
+
+
+def test_the_files_are_found():
+    assert {path.stem for path in FILES} >= {"arithmetic", "gym", "gsm8k", "math", "dapo_math_17k", "file"}

@@ -1,0 +1,67 @@
+"""One rank of `test_learner.py`: two updates on a fixed batch, then the gradient norms and the weights' movement."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from rlvr.algorithms.base import Algorithm
+from rlvr.batch import Batch
+from rlvr.engine.learner import Learner
+from rlvr.engine.packing import piece
+from rlvr.schema.train import OptimConfig
+from rlvr.world import World
+from tests.engine.models import MODEL, hardware
+from tests.engine.test_packing import batch_of
+
+# With a large epsilon AdamW's step is nearly proportional to the gradient, so that weights show it.
+OPTIM = OptimConfig(
+    lr=1.0,
+    critic_lr=1.0,
+    warmup=0,
+    schedule="constant",
+    beta1=0.9,
+    beta2=0.99,
+    eps=10.0,
+    weight_decay=0.01,
+    clip_grad=0.5,
+)
+ROWS = [([5 + i, 6, 7][: 1 + i % 3], [8 + (i * j) % 50 for j in range(1, 2 + i % 5)]) for i in range(8)]
+
+
+def share(world: World) -> Batch:
+    """Rows rank, rank + size, ...: the same global batch on any number of ranks, of unequal token counts."""
+    batch = batch_of(*ROWS[world.rank :: world.size])
+    push = torch.tensor([(-1.0) ** i * (1 + i) for i in range(8)])[world.rank :: world.size]
+    return batch.having(advantages_BT=batch.spread(push), total=world.sum)
+
+
+def main(folder: str, out: str, average: str, zero: str, tokens: str, attention: str, checkpointing: str, resume: str) -> None:
+    world = World.from_env("cpu", 60.0)
+    settings = hardware(
+        zero=int(zero), tokens_per_micro_batch=int(tokens), attention=attention, gradient_checkpointing=checkpointing == "1"
+    )
+    learner = Learner(folder, MODEL, settings, OPTIM, world, temperature=0.7)
+    before = {name: tensor.clone() for name, tensor in learner.weights()}
+    norms = []
+    for update in range(2):
+        if update == 1 and resume:
+            learner.save(Path(resume))
+            learner = Learner(folder, MODEL, settings, OPTIM, world, temperature=0.7)
+            learner.load(Path(resume))
+        mini = share(world).weighted(average)
+        cuts = learner.cuts(mini, Algorithm.unit)
+        for number, rows in enumerate(cuts):
+            micro = piece(mini, rows)
+            new = learner.forward(micro, entropy_learns=True)
+            loss = -micro.token_mean(new.logprobs_BT * micro.advantages_BT + 0.1 * new.entropy_BT)
+            learner.backward(loss, last=number == len(cuts) - 1)
+        norms.append(learner.update(0.1))
+    moved = {name: tensor - before[name] for name, tensor in learner.weights()}
+    if world.rank == 0:
+        torch.save({"norms": norms, "moved": moved, "pieces": len(cuts)}, out)
+    world.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
