@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import Field, asdict, dataclass, fields, is_dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,8 @@ def load(cfg: DictConfig, given: Collection[str] = (), world_size: int | None = 
         if "." in name and find(name) is None:
             raise unknown(name)
     with _refusals():
-        missing = sorted(OmegaConf.missing_keys(cfg))
+        deleted = {f.name for f in fields(TrainConfig)} - set(cfg)
+        missing = sorted(OmegaConf.missing_keys(cfg) | deleted)
         if missing:
             raise ConfigError(f"{missing[0]}: no value; give {missing[0]}=... or set it in the YAML")
         config = typing.cast(TrainConfig, OmegaConf.to_object(cfg))
@@ -215,6 +217,7 @@ class Entry:
     owners: tuple[str, ...]  # names of the schemas that have it; empty where there is only one
 
 
+@cache
 def catalogue() -> dict[str, Entry]:
     """All dotted keys, with those of every algorithm and model; a source's are under `data.sources.<name>.`."""
     found = {}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import Field, is_dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -75,6 +76,7 @@ def _chosen() -> dict[str, str | None]:
     return {k: v for entry in _load("train")["defaults"] if isinstance(entry, dict) for k, v in entry.items()}
 
 
+@cache
 def _load(file: str) -> dict[str, Any]:
     return yaml.safe_load(_text(f"{file}.yaml")) or {}
 
@@ -141,7 +143,7 @@ def _type(field: Field) -> str:
     if told["choices"]:
         null = ", null" if "null" in type_in_words(field.type) else ""
         return ", ".join(map(str, told["choices"])) + null
-    words = type_in_words(field.type) + (f", in {told['unit']}" if told["unit"] else "")
+    words = type_in_words(field.type) + (f" ({told['unit']})" if told["unit"] else "")
     low, high, above = told["low"], told["high"], told["above"]
     if low is not None and high is not None:
         return f"{words}, only {low}" if low == high else f"{words}, {low} to {high}"
@@ -211,7 +213,7 @@ def _choice_table(group: str) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 # -- train --help ------------------------------------------------------------------------------

@@ -68,6 +68,11 @@ class World:
         local_size = 1 + max(local for host, local in found if host == here)  # counted: not every launcher tells
         return replace(world, local_size=local_size)
 
+    @property
+    def leader(self) -> bool:
+        """Whether this is the one rank that writes what belongs to the whole run."""
+        return self.rank == 0
+
     def sum(self, x: Tensor) -> Tensor:
         """The element-wise sum over ranks, as a new tensor of the same shape, dtype and device, without a gradient."""
         total = x.detach().clone(memory_format=torch.contiguous_format)

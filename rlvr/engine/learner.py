@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import deepspeed
-import torch
 from deepspeed.runtime.zero import GatheredParameters
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 from transformers.integrations import HfDeepSpeedConfig
 
 from rlvr.engine.models import LanguageModel
@@ -18,6 +19,10 @@ from rlvr.schema.hardware import HardwareConfig
 from rlvr.schema.model import ModelConfig
 from rlvr.schema.train import OptimConfig
 from rlvr.world import World
+
+
+# DeepSpeed would compile a shared-memory all-reduce at its first start on a CPU, which takes a compiler and half a minute.
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
 class Learner(Scorer):
@@ -36,6 +41,7 @@ class Learner(Scorer):
         self.model = load_sharded(folder, model, hardware, settings)
         groups = _decay_groups(self.model, optim)
         self.engine, *_ = deepspeed.initialize(model=self.model, model_parameters=groups, config=settings)
+        self._norm_is_ours = hardware.zero == 0 and hardware.dtype == "fp32"  # DeepSpeed reports none there
         super().__init__(self.engine, world, hardware.tokens_per_micro_batch, temperature)
 
     def backward(self, loss: Tensor, last: bool) -> None:
@@ -54,9 +60,11 @@ class Learner(Scorer):
         """
         for group in self.engine.optimizer.param_groups:
             group["lr"] = lr
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None] if self._norm_is_ours else []
+        own = get_total_norm(gradients)
         self.engine.step()
-        norm = float(self.engine.get_global_grad_norm() or 0.0)
-        if not torch.isfinite(torch.tensor(norm)):
+        norm = float(own if self._norm_is_ours else self.engine.get_global_grad_norm())
+        if not math.isfinite(norm):
             raise FloatingPointError(f"the gradient norm is {norm}")
         return norm
 

@@ -14,20 +14,20 @@ VISIBLE = 60.0  # seconds until a shared file system shows what another host has
 
 
 def inside() -> bool:
-    """Whether this process is already a rank: torchrun's RANK is set, or it is one of the tasks of an srun step."""
-    return "RANK" in os.environ or slurm.in_step(os.environ)
+    """Whether this process is already a rank: torchrun's RANK is set, or it is one of several tasks of an srun step."""
+    return "RANK" in os.environ or slurm.is_rank(os.environ)
 
 
 def world_size(config_ranks: int) -> int:
     """How many ranks the run will have: the launcher's number inside, `hardware.ranks` outside."""
     if "RANK" in os.environ:
         return int(os.environ["WORLD_SIZE"])
-    return slurm.tasks(os.environ) if slurm.in_step(os.environ) else config_ranks
+    return slurm.tasks(os.environ) if slurm.is_rank(os.environ) else config_ranks
 
 
 def is_leader() -> bool:
     """Whether this process prepares the run directory: rank 0 inside, everybody outside."""
-    return int(os.environ.get("RANK") or (os.environ["SLURM_PROCID"] if slurm.in_step(os.environ) else 0)) == 0
+    return int(os.environ.get("RANK") or (os.environ["SLURM_PROCID"] if slurm.is_rank(os.environ) else 0)) == 0
 
 
 def start(config: TrainConfig, run_dir: Path) -> int:

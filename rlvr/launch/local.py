@@ -6,16 +6,18 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlvr.keys import ConfigError
+from rlvr.launch import slurm
 
 POLL = 0.1  # seconds between two looks at the ranks
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")  # handed on to the ranks
+SENT_TO_ALL = ("SIGTERM", "SIGUSR1", "SIGUSR2")  # SLURM sends these to every process of a step
 LOOPBACK = "127.0.0.1"
 
 
@@ -45,7 +47,8 @@ def run(command: list[str], ranks: int, env: Mapping[str, str], patience: int = 
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    with tempfile.TemporaryDirectory(prefix="rlvr-") as logs, _surroundings(env):
+    heard = SENT_TO_ALL if slurm.in_step(os.environ) else ()  # by the ranks, who take a second one for impatience
+    with tempfile.TemporaryDirectory(prefix="rlvr-") as logs, _surroundings(env, heard):
         agent = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
@@ -57,7 +60,7 @@ def run(command: list[str], ranks: int, env: Mapping[str, str], patience: int = 
             max_restarts=0,
             monitor_interval=POLL,
             logs_specs=DefaultLogsSpecs(log_dir=logs),
-            signals_to_handle=",".join(SIGNALS),
+            signals_to_handle=",".join(name for name in SIGNALS if name not in heard),
             shutdown_timeout=patience,
         )
         try:
@@ -132,14 +135,21 @@ def _signalled(number: signal.Signals, told: Mapping[int, Report]) -> int:
 
 
 @contextmanager
-def _surroundings(env: Mapping[str, str]) -> Iterator[None]:
-    """The agent takes its ranks' environment from ours, logs much, and leaves signal handlers: put all back."""
+def _surroundings(env: Mapping[str, str], unheard: Collection[str]) -> Iterator[None]:
+    """The agent takes its ranks' environment from ours, logs much, and leaves signal handlers: put all back.
+
+    Args:
+        env: added to the environment.
+        unheard: names of signals that do nothing to this process.
+    """
     before, handlers = dict(os.environ), {name: signal.getsignal(signal.Signals[name]) for name in SIGNALS}
     log = logging.getLogger("torch.distributed.elastic")
     spoke, log.propagate = log.propagate, False  # what failed is told by us, once
     silent = logging.NullHandler()
     log.addHandler(silent)
     os.environ.update(env)
+    for name in unheard:
+        signal.signal(signal.Signals[name], lambda *_: None)  # SIG_IGN would be inherited by the ranks
     try:
         yield
     finally:

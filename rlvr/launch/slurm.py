@@ -9,14 +9,20 @@ SPECIAL_STEPS = 0xFFFFFFF0  # batch scripts, interactive shells and the like hav
 
 
 def in_step(env: Mapping[str, str]) -> bool:
-    """Whether this process is one of several tasks of an srun step.
+    """Whether this process is a task of an srun step.
 
     The shell of an sbatch script or of salloc has SLURM_PROCID=0 as well; its step is no number or a special one.
-    A step of one task has nobody to join: the machine is used as it would be without SLURM.
     """
     step = env.get("SLURM_STEP_ID", "batch")
-    numbered = step.isdecimal() and int(step) < SPECIAL_STEPS
-    return numbered and "SLURM_PROCID" in env and tasks(env) > 1
+    return "SLURM_PROCID" in env and step.isdecimal() and int(step) < SPECIAL_STEPS
+
+
+def is_rank(env: Mapping[str, str]) -> bool:
+    """Whether this process is one of several tasks of a step.
+
+    A single task has nobody to join: it may start ranks of its own, as it would without SLURM.
+    """
+    return in_step(env) and tasks(env) > 1
 
 
 def tasks(env: Mapping[str, str]) -> int:
@@ -28,7 +34,7 @@ def variables(env: Mapping[str, str], address: Callable[[str], str] | None = Non
     """torchrun's variables of this task.  MASTER_ADDR and MASTER_PORT that the user has set are kept.
 
     Args:
-        env: the environment of a task, see `in_step`.
+        env: the environment of a task, see `is_rank`.
         address: turns a SLURM list of nodes into the address of the first; asks SLURM by default.
     """
     nodes = env.get("SLURM_STEP_NODELIST") or env["SLURM_JOB_NODELIST"]

@@ -138,7 +138,11 @@ class Collector:
     def _select(self, groups: Sequence[Group]) -> None:
         if not groups:
             return
-        chosen_PN = self.algorithm.select(torch.tensor([g.scores for g in groups]))
+        cut_is_wrong = self.config.algorithm.truncated == "wrong"  # select must see what the reward will see
+        score_PN = torch.tensor(
+            [[0.0 if cut_is_wrong and c.truncated else s for c, s in zip(g.completions, g.scores, strict=True)] for g in groups]
+        )
+        chosen_PN = self.algorithm.select(score_PN)
         for group, chosen_N in zip(groups, chosen_PN, strict=True):
             group.chosen = chosen_N.nonzero()[:, 0].tolist()
 

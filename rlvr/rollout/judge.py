@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rlvr.records import Completion, Prompt, Verdict
 from rlvr.schema.data import DataConfig, VerifyConfig
+from rlvr.verifiers import build
+from rlvr.verifiers.base import Verifier
 from rlvr.verifiers.pool import Job, VerifierPool
+
+
+@functools.cache
+def _verifier(name: str, options: str) -> Verifier:
+    return build(name, json.loads(options))
+
+
+def check_answer(name: str, options: dict[str, Any], answer: Any) -> None:
+    """Let a verifier look at a row's own answer.
+
+    Raises:
+        ValueError: if it could not judge by it.
+    """
+    _verifier(name, json.dumps(options, sort_keys=True)).check_answer(answer)
 
 
 class Judge:
@@ -20,7 +39,12 @@ class Judge:
 
     def submit(self, prompt: Prompt, completion: Completion) -> int:
         """Start grading; returns a ticket at once."""
-        return self.pool.submit(Job(prompt.verifier, self.options[prompt.source], completion.text, prompt.answer))
+        return self.pool.submit(Job(
+                verifier=prompt.verifier,
+                options=self.options[prompt.source],
+                response=completion.text,
+                answer=prompt.answer,
+            ))
 
     def submitter(self, prompts: Sequence[Prompt], tickets: dict[int, int]) -> Callable[[int, Completion], None]:
         """A callback for the sampler: grades completion `index` of `prompts[index]` and notes its ticket."""

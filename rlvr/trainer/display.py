@@ -29,7 +29,6 @@ class Display:
 
     Args:
         total_steps: rollout steps of the run.
-        start: steps that were done before this process began.
         enabled: whether this process shows anything.
         console: where to; standard output by default.
         every: seconds between plain lines, where there is no terminal; validations are always told.
@@ -39,14 +38,13 @@ class Display:
     def __init__(
         self,
         total_steps: int,
-        start: int = 0,
         enabled: bool = True,
         *,
         console: Console | None = None,
         every: float = 30.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._total, self._step = total_steps, start
+        self._total, self._step = total_steps, 0
         self._console, self._every, self._now = console or Console(), every, now
         self._console.quiet = not enabled
         self._latest: dict[str, float] = {}

@@ -31,12 +31,14 @@ class Run:
 
     def __init__(self, config: TrainConfig, world: World, run_dir: Path, watchdog: Watchdog) -> None:
         self.config, self.world, self.dir = config, world, run_dir
-        self.clock = Clock(watchdog.enter)
+        self.display = Display(config.steps, enabled=world.leader)
+        self.clock = Clock(self._entered)
+        self._watchdog = watchdog
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as opened:
-            self.display = opened.enter_context(Display(self.config.steps, enabled=self.world.leader))
+            opened.enter_context(self.display)
             self.parts = build(self.config, self.world, self.clock, self.display)
             opened.callback(self.parts.judge.close)
             self.checkpoints = Checkpoints(self.dir, self.config.checkpoint, self.world)
@@ -52,6 +54,10 @@ class Run:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._open.__exit__(kind, error, at)
+
+    def _entered(self, phase: str) -> None:
+        self._watchdog.enter(phase)
+        self.display.phase(phase)
 
     def _resumed(self) -> Progress:
         found = self.checkpoints.find(self.config.run.resume)
@@ -95,7 +101,8 @@ class Run:
             paths["model"] = self.dir / "model"
             policy = self.parts.engines.learners["policy"]
             write_model(policy.weights(), policy.model.hf, self.parts.tokenizer, paths["model"], self.world)
-        farewell(self.display, self.record, self.dir, test, paths)
+        if self.world.leader:
+            farewell(self.display, self.record, self.dir, test, paths)
 
     # -- what happens at a date --------------------------------------------------------------------------
 

@@ -21,12 +21,12 @@ from rlvr.records import Prompt, Role
 from rlvr.rollout.collect import Collector
 from rlvr.rollout.judge import Judge, check_answer
 from rlvr.schema.train import TrainConfig
+from rlvr.trainer.display import Display
 from rlvr.trainer.evaluate import Evaluator
 from rlvr.trainer.update import Updater
 from rlvr.world import World
 
 ROLES: tuple[Role, ...] = ("train", "validation", "test")
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -43,25 +43,25 @@ class Parts:
     judge: Judge
 
 
-def build(config: TrainConfig, world: World, clock: Clock, say: Say) -> Parts:
+def build(config: TrainConfig, world: World, clock: Clock, display: Display) -> Parts:
     """Load data, model and engines.
 
     Args:
-        say: told each stage, and what a person should know of the data.
+        display: told each stage, and what a person should know of the data.
 
     Raises:
         ConfigError: for anything that the user can mend.
     """
     algorithm = ALGORITHMS[config.algorithm.name](config.algorithm)
-    say("loading data")
+    display.stage("loading data")
     tokenizer = load_tokenizer(config.model)
-    prompts = load_prompts(config, tokenizer, say)
-    say("starting verifiers")
+    prompts = load_prompts(config, tokenizer, display)
+    display.stage("starting verifiers")
     judge = Judge(config.data, config.verify)
-    say("preparing the model")
-    folder = _leader_first(world, lambda: model_folder(config.model, examples(prompts["train"], tokenizer), _progress(say)))
+    display.stage("preparing the model")
+    folder = _leader_first(world, lambda: model_folder(config.model, examples(prompts["train"], tokenizer), _progress(display)))
     ends = stop_ids(tokenizer, end_tokens(folder), config.model.stop)
-    say("starting the engines")
+    display.stage("starting the engines")
     engines = Engines(algorithm, Speaker(folder, tokenizer, ends), config, world, clock)
     weights = {name: source.weight for name, source in config.data.sources.items()}
     stream = PromptStream(_by_source(prompts["train"]), weights, config.seed)
@@ -77,7 +77,7 @@ def build(config: TrainConfig, world: World, clock: Clock, say: Say) -> Parts:
     )
 
 
-def load_prompts(config: TrainConfig, tokenizer: Any, say: Say) -> dict[Role, list[Prompt]]:
+def load_prompts(config: TrainConfig, tokenizer: Any, display: Display) -> dict[Role, list[Prompt]]:
     """The prompts of the three roles, checked, rendered and kept apart.
 
     Raises:
@@ -88,9 +88,8 @@ def load_prompts(config: TrainConfig, tokenizer: Any, say: Say) -> dict[Role, li
     for role in ROLES:
         rows[role], report = load_rows(config.data, role, check_answer, Path.cwd())
         prompts[role], rendered = renderer.render_all(rows[role])
-        for told in (report, rendered):
-            if told.notable:
-                say(str(told))
+        if prompts[role]:
+            display.note(f"{report}\n{rendered}")
     refuse_overlap(rows)
     if not prompts["train"]:
         raise ConfigError(f"data={config.data.name}: not one row is left to train on")
@@ -102,12 +101,11 @@ def load_prompts(config: TrainConfig, tokenizer: Any, say: Say) -> dict[Role, li
 
 def examples(prompts: Sequence[Prompt], tokenizer: Any) -> list[Example]:
     """Prompts with their answers as tokens, for models that warm-start themselves; rows without a text answer are left out."""
-    told = [
+    return [
         (prompt.tokens, (*tokenizer(prompt.answer, add_special_tokens=False).input_ids, tokenizer.eos_token_id))
         for prompt in prompts
         if isinstance(prompt.answer, str)
     ]
-    return told
 
 
 def _leader_first(world: World, make: Callable[[], str]) -> str:
@@ -118,10 +116,10 @@ def _leader_first(world: World, make: Callable[[], str]) -> str:
     return made if world.local_rank == 0 else make()
 
 
-def _progress(say: Say) -> Callable[[float], None]:
+def _progress(display: Display) -> Callable[[float], None]:
     def on_progress(share: float) -> None:
         if round(share * 100) % 10 == 0:
-            say(f"warm-starting the model, {share:.0%}")
+            display.stage(f"warm-starting the model, {share:.0%}")
 
     return on_progress
 

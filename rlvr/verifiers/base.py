@@ -52,7 +52,7 @@ class SpanVerifier(Verifier):
                 f"verifier {self.name!r}: extract={extract!r} must be one of {', '.join(self.modes)}"
                 + (f"; did you mean {hint!r}?" if hint else "")
             )
-        self.extract: Mode = extract  # type: ignore[assignment]
+        self.extract: Mode = extract
         self.prefilled = prefilled
 
     @abstractmethod
@@ -67,7 +67,8 @@ class SpanVerifier(Verifier):
         return Verdict(score=float(right), parts={"answered": float(found.span != ""), "boxes": float(found.boxes)})
 
     def present(self, given: str) -> str:
-        forms = {"boxed": "\\boxed{%s}", "auto": "\\boxed{%s}", "hash": "#### %s", "answer": "Answer: %s"}
+        box = "\\boxed{%s}"
+        forms = {"boxed": box, "auto": box, "hash": "#### %s", "answer": "Answer: %s", "last": "$%s$"}
         return ("</think>" if self.prefilled else "") + forms.get(self.extract, "%s").replace("%s", given)
 
     def check_own(self, answer: Any, text: str) -> None:

@@ -39,7 +39,8 @@ class Custom(Verifier):
                 raise ValueError(f'{self.path} returned a dict without "score": {sorted(given)}')
             parts = {str(part): float(value) for part, value in given.items() if part != "score"}
             return Verdict(score=float(given["score"]), parts=parts)
-        raise TypeError(f"{self.path} returned {type(given).__name__}; return a score, a dict with a score, or a Verdict")
+        kind = type(given).__name__
+        raise TypeError(f"{self.path} returned {kind}; return a score, a dict with a score, or a Verdict")
 
 
 def _load(path: str) -> Callable[..., Any]:

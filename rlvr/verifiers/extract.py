@@ -13,7 +13,9 @@ Mode = Literal["auto", "boxed", "hash", "answer", "last", "whole"]
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _MARK = re.compile(r"\banswer\b\s*\**\s*(?:is\s*:?|:|=)", re.I)
 _FORMULA = re.compile(
-    r"\$\$(?P<a>.+?)\$\$|\\\[(?P<b>.+?)\\\]|\\\((?P<c>.+?)\\\)|(?<![\\$\w])\$(?P<d>[^\s$](?:[^$\n]*[^\s$\\])?)\$(?!\d)", re.S
+    r"\$\$(?P<a>.+?)\$\$|\\\[(?P<b>.+?)\\\]|\\\((?P<c>.+?)\\\)"
+    r"|(?<![\\$\w])\$(?P<d>[^\s$](?:[^$\n]*[^\s$\\])?)\$(?!\d)",
+    re.S,
 )
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
 _PLAIN = rf"(?:{_DIGITS}(?:\.\d+)?|\.\d+)"
@@ -89,7 +91,7 @@ def final_span(text: str, mode: Mode) -> Found:
     }
     for how in ("boxed", "hash", "answer", "last") if mode == "auto" else (mode,):
         if span := tidy(ways[how]()):
-            return Found(span, how, len(all_boxes))  # type: ignore[arg-type]
+            return Found(span, how, len(all_boxes))
     return Found("", mode, len(all_boxes))
 
 

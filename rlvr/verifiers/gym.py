@@ -13,7 +13,7 @@ from rlvr.verifiers.extract import after_thought
 try:
     from reasoning_gym.factory import DATASETS
 except ImportError as error:
-    raise ConfigError("verifier 'gym' needs the reasoning-gym package; install it with pip install 'rlvr[gym]'") from error
+    raise ConfigError("verifier 'gym' needs reasoning-gym; install it with: pip install 'rlvr[gym]'") from error
 
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.S)
 _CANARY = {"task": "basic_arithmetic", "entry": {"question": "2 + 3 =", "answer": "5", "metadata": {}}}
@@ -26,12 +26,15 @@ class Gym(Verifier):
     scorer depends on its configuration.
 
     Args:
-        floor: scores below this are 0; many tasks pay a little for taking part, which is not a right answer.
+        floor: scores up to this are 0; many tasks pay a little for taking part, which is not a right answer.
         prefilled: the prompt opens the thought; see SpanVerifier.
     """
 
     name: ClassVar[str] = "gym"
-    canaries: ClassVar[tuple[Canary, ...]] = ((_CANARY, "<answer>5</answer>", True), (_CANARY, "<answer>6</answer>", False))
+    canaries: ClassVar[tuple[Canary, ...]] = (
+        (_CANARY, "<answer>5</answer>", True),
+        (_CANARY, "<answer>6</answer>", False),
+    )
 
     def __init__(self, floor: float = 0.05, prefilled: bool = False) -> None:
         if not 0 <= floor <= 1:
@@ -39,16 +42,20 @@ class Gym(Verifier):
         self.floor, self.prefilled = floor, prefilled
 
     def check_answer(self, answer: Any) -> None:
-        """The task's own answer must score 1, and no answer must score 0, without an exception."""
+        """The task's own answer must score 1, and an empty one 0, without an exception."""
         if not isinstance(answer, dict) or not {"task", "entry"} <= answer.keys():
             raise ValueError('the answer must be {"task": name, "entry": entry of the data set}')
         if answer["task"] not in DATASETS:
             hint = nearest(str(answer["task"]), DATASETS)
-            raise ValueError(f"no task {answer['task']!r} in reasoning-gym" + (f"; did you mean {hint!r}?" if hint else ""))
+            near = f"; did you mean {hint!r}?" if hint else ""
+            raise ValueError(f"no task {answer['task']!r} in reasoning-gym{near}")
         try:
-            own, nothing = self._score(answer["entry"]["answer"], answer), self._score("", answer)
+            gold = answer["entry"]["answer"]  # None where a task has many right answers and names none
+            own, nothing = self._score(gold, answer) if gold is not None else 1.0, self._score("", answer)
         except Exception as error:
-            raise ValueError(f"the scorer of {answer['task']} raised {type(error).__name__}: {error}") from error
+            raise ValueError(
+                f"the scorer of {answer['task']} cannot use this entry: {type(error).__name__}: {error}"
+            ) from error
         if own < 1:
             raise ValueError(f"the scorer of {answer['task']} gives {own} to the task's own answer")
         if nothing > 0:
@@ -61,10 +68,13 @@ class Gym(Verifier):
         parts = {"answered": float(given != ""), "tagged": float(bool(tagged))}
         return Verdict(score=self._score(given, answer) if given else 0.0, parts=parts)
 
+    def present(self, given: str) -> str:
+        return ("</think>" if self.prefilled else "") + given
+
     def _score(self, given: str | None, answer: dict[str, Any]) -> float:
         scorer = _scorer(answer["task"], json.dumps(answer.get("config", {}), sort_keys=True))
         score = float(scorer.score_answer(given, answer["entry"]))
-        return score if score >= self.floor else 0.0
+        return score if score > self.floor else 0.0
 
 
 @lru_cache(maxsize=256)

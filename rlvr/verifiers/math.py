@@ -5,11 +5,13 @@ from typing import Any, ClassVar
 
 from rlvr.verifiers.base import Canary, SpanVerifier
 from rlvr.verifiers.extract import Mode, tidy, unbox
-from rlvr.verifiers.math_answer import read
 from rlvr.verifiers.math_equal import equal
+from rlvr.verifiers.math_read import read
 from rlvr.verifiers.math_text import normalise, squash
 
-_NO_ANSWER = re.compile(r"proof|prove|not\s?found|see (?:the )?(?:solution|proof|above)|none|n/?a|null|unknown|todo|\?+|-+", re.I)
+_NO_ANSWER = re.compile(
+    r"proof|prove|not\s?found|see (?:the )?(?:solution|proof|above)|none|n/?a|null|unknown|todo|\?+|-+", re.I
+)
 
 
 class Math(SpanVerifier):
@@ -24,12 +26,14 @@ class Math(SpanVerifier):
         approximations (3.14 is not pi);
       * all elements are needed, order matters in pairs and tuples only; `3 or 5` is a list and never right for 3;
       * equations are equal up to a non-zero factor, inequalities up to a positive one;
-      * what cannot be read as a whole, or is too large to compute, is compared as text and never searched for numbers;
-      * percent signs: the policy of rational.py (28% is 0.28; gold 28% also takes a bare 28; gold 28 does not take 28%);
+      * what cannot be read as a whole (sums, integrals, words) or is too large to compute is compared as text, and
+        never searched for numbers;
+      * percent signs: the policy of rational.py (28% is 0.28; gold 28% also takes 28; gold 28 does not take 28%);
       * units may be left out or added, but not be different ones.
 
     Args:
-        extract: "auto" (box, then ####, then "Answer:", then the last formula or number), or one of these alone, or "whole".
+        extract: "auto" (box, then ####, then "Answer:", then the last formula or number), or one of these alone
+            ("boxed", "hash", "answer", "last"), or "whole": all text after the reasoning.
         prefilled: see SpanVerifier.
     """
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rlvr.verifiers.math_answer import (
+from rlvr.verifiers.math_kinds import (
     Answer,
     Based,
     Equation,
@@ -15,8 +15,8 @@ from rlvr.verifiers.math_answer import (
     Scalar,
     Text,
     Unordered,
-    as_real_set,
 )
+from rlvr.verifiers.math_sets import as_real_set
 from rlvr.verifiers.math_text import squash
 from rlvr.verifiers.math_values import ratio, same
 from rlvr.verifiers.rational import agree

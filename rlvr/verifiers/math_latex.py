@@ -26,9 +26,9 @@ class Unreadable(ValueError):
 
 
 _TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d*)?|\.\d+)|(\\[a-zA-Z]+|\\[{}|])|([a-zA-Z])|([-+*/^_(){}\[\]|!=,]))")
-_GREEK = set(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau phi "
-    "varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell".split()
+_GREEK = re.compile(
+    r"(?:var)?(?:alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|chi|psi|omega)"
+    r"|Gamma|Delta|Theta|Lambda|Xi|Sigma|Phi|Psi|Omega|ell"
 )
 _FUNCTIONS: dict[str, Callable[[Expr], Expr]] = {
     "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "cot": sympy.cot, "sec": sympy.sec, "csc": sympy.csc,
@@ -260,7 +260,7 @@ class _Parser:
             return sympy.pi
         if name == "infty":
             return sympy.oo
-        if name in _GREEK:
+        if _GREEK.fullmatch(name):
             return self.symbol(name)
         if name == "frac":
             top, under = self.argument(), self.argument()

@@ -6,10 +6,11 @@ from rlvr.verifiers.extract import closing, tidy, unbox
 from rlvr.verifiers.rational import plain, read_rational
 
 _UNICODE = {
-    "\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2264": r"\leq ", "\u2265": r"\geq ", "\u2260": r"\neq ", "\u222a": r"\cup ",
-    "\u2229": r"\cap ", "\u2208": r"\in ", "\u00f7": r"\div ", "\u00b1": r"\pm ", "\u211d": r"\mathbb{R}", "\u2205": r"\emptyset ",
-    "\u00b2": "^2", "\u00b3": "^3", "\u00b0": r"^\circ", "\u03b8": r"\theta ", "\u03b1": r"\alpha ", "\u03b2": r"\beta ",
-    "\u00bd": r"\frac{1}{2}", "\u00bc": r"\frac{1}{4}", "\u00be": r"\frac{3}{4}", "\u2044": "/", "\u2026": r"\ldots ",
+    "\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2264": r"\leq ", "\u2265": r"\geq ", "\u2260": r"\neq ",
+    "\u222a": r"\cup ", "\u2229": r"\cap ", "\u2208": r"\in ", "\u00f7": r"\div ", "\u00b1": r"\pm ",
+    "\u211d": r"\mathbb{R}", "\u2205": r"\emptyset ", "\u00b2": "^2", "\u00b3": "^3", "\u00b0": r"^\circ",
+    "\u03b8": r"\theta ", "\u03b1": r"\alpha ", "\u03b2": r"\beta ", "\u00bd": r"\frac{1}{2}",
+    "\u00bc": r"\frac{1}{4}", "\u00be": r"\frac{3}{4}", "\u2044": "/", "\u2026": r"\ldots ",
 }  # fmt: skip
 _ALIASES = [
     (r"\\(?:big|Big|bigg|Bigg)[lrm]?(?![a-zA-Z])", ""),
@@ -34,7 +35,10 @@ _ALIASES = [
 _TEXT = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox|rm)\s*\{([^{}]*)\}")
 _PROSE = re.compile(r"^\s*\\text\{([^{}]*)\}\s*(?=\S)")
 _LEADS_TO = re.compile(r"(?:^|\b)(?:is|are|be|equals?|answer|hence|therefore|thus|so)\s*[:=]?\s*$|[:=]\s*$", re.I)
-_LOGIC = re.compile(r"\\text\{\s*,?\s*(or|and)\s*,?\s*\}|\\(lor|land|vee|wedge)(?![a-zA-Z])|(?<![a-zA-Z\\])(or|and)(?![a-zA-Z])", re.I)
+_LOGIC = re.compile(
+    r"\\text\{\s*,?\s*(?:or|and)\s*,?\s*\}|\\(?:lor|land|vee|wedge)(?![a-zA-Z])|(?<![a-zA-Z\\])(?:or|and)(?![a-zA-Z])",
+    re.I,
+)
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -91,9 +95,8 @@ def _unwrap(match: re.Match[str]) -> str:
     """`\\text{13}` is 13 and `\\mathrm{e}` is e; words stay words."""
     inner = match[1].strip()
     bare = re.sub(r"^\((.*)\)$", r"\1", inner)
-    if read_rational(inner) or (re.fullmatch(r"[A-Za-z]", bare) and match.end() - match.start() == len(match.string.strip())):
-        return inner
-    if re.fullmatch(r"[A-Za-z]", inner) and inner in "ei":
+    alone = match.end() - match.start() == len(match.string.strip())
+    if read_rational(inner) or inner in ("e", "i") or (alone and re.fullmatch(r"[A-Za-z]", bare)):
         return inner
     return f"\\text{{{match[1]}}}"
 

@@ -1,7 +1,8 @@
 """When two expressions are the same: exactly if both are rational, else to 40 digits at many points.
 
 Comparison is relative and never absolute: 1/2^98 is not 1/2^99.  Expressions with variables are equal if they agree
-wherever both are real (and, at positive values of the variables, as complex numbers), so that sqrt(1/n) is 1/sqrt(n) but |x| is not x.
+wherever both are real (and, at positive values of the variables, as complex numbers), so that sqrt(1/n) is 1/sqrt(n)
+but |x| is not x.
 """
 
 import random

@@ -10,8 +10,7 @@ from rlvr.verifiers.extract import NUMBER_IN_TEXT, Mode, tidy, unbox
 from rlvr.verifiers.rational import Rational, agree, read_rational
 from rlvr.verifiers.units import split_unit
 
-
-_NAME = re.compile(r"^\s*\\?[A-Za-z]\w{0,2}\s*=\s*")
+_HEDGE = re.compile(r"[,;]|\b(?:or|and)\b")
 
 
 class Number(SpanVerifier):
@@ -60,9 +59,10 @@ class Number(SpanVerifier):
 
 @lru_cache(maxsize=4096)
 def read_quantity(text: str) -> Rational | None:
-    """A number, perhaps with a unit behind it or `x =` before it."""
-    if "=" in text:
-        text = _NAME.sub("", text)
+    """A number, perhaps with a unit behind it or a calculation before it (`x = 5`, `2 + 3 = 5`)."""
+    left, equals, right = text.rpartition("=")
+    if equals and not _HEDGE.search(left):
+        text = right
     return read_rational(text) or read_rational(split_unit(text)[0])
 
 

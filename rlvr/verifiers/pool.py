@@ -14,7 +14,7 @@ from typing import Any
 from rlvr.records import Verdict
 from rlvr.verifiers.process import Died, Process, TimedOut
 
-BATCH = 16  # most items per message: enough to hide the pipe, few enough to wait behind a hung one
+BATCH = 32  # most items per message: enough to hide the pipe, few enough to wait behind a hung one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ class _Item:
 class VerifierPool:
     """`workers` verifier processes; each item may take `timeout` seconds of wall clock.
 
-    What cannot be judged (time-out, death of the process, exception of the verifier) comes back as a Verdict with `error` and is
-    counted by cause; it is never a wrong answer.  Use as a context manager, or call `close`.
+    What cannot be judged (time-out, death of the process, exception of the verifier) comes back as a Verdict with
+    `error` and is counted by cause; it is never a wrong answer.  Use as a context manager, or call `close`.
     """
 
     def __init__(self, workers: int, timeout: float) -> None:
@@ -114,14 +114,14 @@ class VerifierPool:
             if unknown := [ticket for ticket in tickets if ticket not in self._open]:
                 raise KeyError(f"ticket {unknown[0]} was never given or has been gathered")
             for ticket in tickets:
-                self._done.wait_for(lambda t=ticket: t in self._verdicts or self._broken or self._closed)
-                if ticket not in self._verdicts:
+                while ticket not in self._verdicts:
                     self._check_open()
+                    self._done.wait()
             self._open.difference_update(tickets)
             return [self._verdicts.pop(ticket) for ticket in tickets]
 
     def stats(self) -> dict[str, float]:
-        """Since the last reset: `judged`, `unjudged`, `unjudged/<cause>` (items); `queue_seconds`, `busy_seconds` (sums)."""
+        """Since the last reset: items `judged`, `unjudged`, `unjudged/<cause>`; sums of `queue_` and `busy_seconds`."""
         with self._lock:
             causes = {f"unjudged/{cause}": float(count) for cause, count in sorted(self._causes.items())}
             return {

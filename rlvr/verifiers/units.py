@@ -11,17 +11,22 @@ _SPELLINGS = {
     "kg": "kg kilogram", "g": "g gram", "mg": "mg milligram", "lb": "lb lbs pound", "oz": "oz ounce",
     "s": "s sec second", "min": "min minute", "h": "h hr hour", "day": "day", "week": "week", "month": "month",
     "year": "year yr", "L": "l liter litre", "mL": "ml milliliter millilitre", "degree": "degree deg",
-    "rad": "rad radian", "dollar": "dollar usd", "cent": "cent", "euro": "euro eur", "unit": "unit", "unit2": "sq square",
-    "mph": "mph", "km/h": "kmh kph", "N": "n newton", "J": "j joule", "W": "w watt", "V": "v volt", "K": "k kelvin",
+    "rad": "rad radian", "dollar": "dollar usd", "cent": "cent", "euro": "euro eur", "unit": "unit",
+    "unit2": "sq square", "mph": "mph", "km/h": "kmh kph",
+    "N": "n newton", "J": "j joule", "W": "w watt", "V": "v volt", "K": "k kelvin",
 }  # fmt: skip
 _KNOWN = {word: unit for unit, words in _SPELLINGS.items() for word in words.split()}
-_HEDGES = re.compile(r"\b(?:or|and|not|either|maybe|perhaps|possibly|to|between|but|if|is|equals?|plus|minus|times)\b", re.I)
+_HEDGES = re.compile(
+    r"\b(?:or|and|not|either|maybe|perhaps|possibly|to|between|but|if|is|equals?|plus|minus|times)\b", re.I
+)
 
 _WORDS = r"[A-Za-z][A-Za-z .'-]*(?:/\s?[A-Za-z]+)?"
 _POWER = r"(?:\s*\^\s*(?:\{\s*-?\d\s*\}|\d)|[\u00b2\u00b3])?"
 _DEGREES = re.compile(r"(?:\^\s*\\circ|\^\s*\{\s*\\circ\s*\}|\\degree|\u00b0)\s*$")
 _ANGLE = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc)")  # the degree sign belongs to its argument
-_IN_TEXT = re.compile(rf"\\(?:text|textrm|mathrm|mbox|textit|operatorname)\s*\{{(?P<unit>[^{{}}]*)\}}(?P<power>{_POWER})\s*$")
+_IN_TEXT = re.compile(
+    rf"\\(?:text|textrm|mathrm|mbox|textit|operatorname)\s*\{{(?P<unit>[^{{}}]*)\}}(?P<power>{_POWER})\s*$"
+)
 _BARE = re.compile(rf"(?:(?<=\s)|(?<=\d)|(?<=[}})%]))(?P<unit>{_WORDS})(?P<power>{_POWER})\s*$")
 
 

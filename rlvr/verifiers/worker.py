@@ -1,7 +1,7 @@
 """A verifier process: `python -m rlvr.verifiers.worker`.
 
-Reads one JSON message per line on standard input and answers on standard output, one line per item and at once, so that the
-parent knows which item is running.  It is killed at will and holds nothing that matters.
+Reads one JSON message per line on standard input and answers on standard output, one line per item and at once, so
+that the parent knows which item is running.  It is killed at will and holds nothing that matters.
 
     {"warm": [name, options]}                    -> {"warm": null} or {"warm": "why it cannot be used"}
     {"items": [[name, options, response, answer], ...]} -> [score, parts, error, seconds] per item

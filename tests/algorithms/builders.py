@@ -90,7 +90,9 @@ def random_batch(scores: Sequence[float | None], *, group: int, width: int = 7, 
     draw = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, width + 1, (len(scores),), generator=draw).tolist()
     lengths[-1] = width
-    old, ref, sampled = ([], [], [])
+    old: list[list[float]] = []
+    ref: list[list[float]] = []
+    sampled: list[list[float]] = []
     for length in lengths:
         base = -1 - torch.rand(length, generator=draw, dtype=torch.float64)
         near = [0.3 * torch.randn(length, generator=draw, dtype=torch.float64) for _ in range(2)]

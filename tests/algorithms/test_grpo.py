@@ -122,6 +122,7 @@ def test_mismatch_weights_the_surrogate_but_not_anchors() -> None:
     assert masking.correction(batch).tolist() == [[0.0] * 4, [1.0] * 4]
     batch = prepared(grpo, batch)
     old = laid(OLD).requires_grad_()
+    near(grpo.loss(Forward(logprobs_BT=old), batch)[1]["mismatch_k1"], -1.5 / 4 / 2)  # the anchor counts as 0
     _, weighted = loss_and_gradient(grpo, batch, old)
     _, plain = loss_and_gradient(GRPO(grpo_config()), batch, old)
     near(weighted, plain * laid([[1.0, 2.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]))
@@ -146,7 +147,10 @@ def test_metrics_are_what_they_say() -> None:
     }
     for name, value in want.items():
         near(metrics[name], value, rtol=1e-12)
-    assert metrics["kl_step"] > 0 and metrics["kl_ref_k3"] > 0 and metrics["mismatch_k3"] > 0
+    # Samples of the old policy estimate KL(old | new): the mean of new/old - 1 - log(new/old).
+    step = ratio - 1 - ratio.log()
+    near(metrics["kl_step"], (step[0].mean() + step[1, :2].mean()) / 2, rtol=1e-12)
+    assert metrics["kl_ref_k3"] > 0 and metrics["mismatch_k3"] > 0
     assert not any(value.requires_grad for value in metrics.values())
 
 

@@ -208,9 +208,9 @@ def test_wandb_holds_every_step_once_after_a_kill_and_a_resume(tmp_path):
     assert told.summary["best/accuracy"] == 0.5
     assert told.config["log"]["project"] == "tests"
 
+    assert told.run_id == wandb_id(tmp_path, "a/run with spaces")
     (former,) = (tmp_path / "wandb/superseded").iterdir()
-    assert read_wandb(former).run_id == told.run_id == wandb_id(tmp_path, "a/run with spaces")
-    assert [row["step"] for row in read_wandb(former).history][:6] == list(range(6))
+    assert former.name.endswith(told.run_id)
 
 
 def test_sample_tables_grow_linearly(tmp_path):

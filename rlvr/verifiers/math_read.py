@@ -1,126 +1,38 @@
-"""What kind of mathematical object an answer is.
+"""Text of an answer -> the mathematical object that it is.
 
 The kind is fixed by the text of the answer alone: number or expression, pair (an ordered pair or an interval), tuple,
 set or list, real set, equation, inequality, matrix, number in a base, labelled value (x = 5), or plain text.
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 import sympy
-from sympy import Expr
 
+from rlvr.verifiers.math_kinds import (
+    Answer,
+    Based,
+    Equation,
+    Inequality,
+    Labelled,
+    Matrix,
+    Ordered,
+    Pair,
+    RealSet,
+    Scalar,
+    Text,
+    Unordered,
+)
 from rlvr.verifiers.math_latex import Unreadable, parse_latex
+from rlvr.verifiers.math_sets import ALL, as_real_set, half_line, meet, union, without
 from rlvr.verifiers.math_text import balanced, normalise, split_top, split_words
 from rlvr.verifiers.math_values import same
 from rlvr.verifiers.rational import Rational, read_rational
 from rlvr.verifiers.units import split_unit
 
-
-@dataclass(frozen=True)
-class Text:
-    """Words, or a formula that cannot be read: compared as a string, never searched for numbers."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A number or expression; `rational` where it was written as a plain number."""
-
-    expr: Expr
-    rational: Rational | None = None
-    unit: str = ""
-
-
-@dataclass(frozen=True)
-class Based:
-    """A numeral in a base, as 101_2."""
-
-    digits: str
-    base: int
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two values in brackets: an ordered pair or an interval, as the other side has it."""
-
-    opened: str
-    first: "Answer"
-    second: "Answer"
-    closed: str
-
-
-@dataclass(frozen=True)
-class Ordered:
-    """Three or more values in round or square brackets."""
-
-    items: tuple["Answer", ...]
-
-
-@dataclass(frozen=True)
-class Unordered:
-    """A set in braces, or values side by side ("1, 2", "1 or 2")."""
-
-    items: tuple["Answer", ...]
-
-
-@dataclass(frozen=True)
-class Piece:
-    """An interval of the real line."""
-
-    low: Expr
-    low_in: bool
-    high: Expr
-    high_in: bool
-
-
-@dataclass(frozen=True)
-class RealSet:
-    """A union of intervals, in order and without overlap; `variable` where the text named one."""
-
-    pieces: tuple[Piece, ...]
-    variable: str | None = None
-
-
-@dataclass(frozen=True)
-class Equation:
-    """`zero` = 0."""
-
-    zero: Expr
-
-
-@dataclass(frozen=True)
-class Inequality:
-    """`positive` > 0, or >= 0."""
-
-    positive: Expr
-    strict: bool
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """name = value; `zero` is name - value where the name is a symbol that the value does not contain."""
-
-    name: str
-    value: "Answer"
-    zero: Expr | None
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Rows of values."""
-
-    rows: tuple[tuple["Answer", ...], ...]
-
-
-Answer = (
-    Text | Scalar | Based | Pair | Ordered | Unordered | RealSet | Equation | Inequality | Labelled | Matrix
-)  # fmt: skip
-
 MAX_LENGTH = 1000
+_PLUS_MINUS = re.compile(r"\\pm(?![a-zA-Z])")
 _RELATION = re.compile(r"\\leq|\\geq|<|>")
 _MATRIX = re.compile(r"\\begin\{([pbB]?matrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\{\1\}", re.S)
 _LABEL = re.compile(
@@ -130,7 +42,6 @@ _LABEL = re.compile(
 _REALS = re.compile(r"\\mathbb\{R\}|(?:\\text\{)?\s*(?:all|the)(?: set of(?: all)?)? reals?(?: numbers?)?\s*\}?", re.I)
 _BUILDER = re.compile(r"\\\{\s*([a-z])\s*(?:\\in\s*\\mathbb\{R\}\s*)?(?:\||\\mid|\\colon|:)\s*(.*)\\\}", re.S)
 _BASED = re.compile(r"(\d[0-9A-F]*)_(?:\{(\d{1,2})\}|(\d))")
-ALL = Piece(-sympy.oo, False, sympy.oo, False)
 
 
 @lru_cache(maxsize=4096)
@@ -181,13 +92,13 @@ def _several(text: str) -> Answer | None:
     parts = [part for part in parts if part] if len(parts) > 2 else parts  # "1, 2, or 3"
     if len(parts) > 1:
         return Unordered(tuple(_read(part) for part in parts)) if all(parts) else Text(text)
-    if text.count("\\pm") == 1 and "\\mp" not in text:
+    if len(_PLUS_MINUS.findall(text)) == 1 and "\\mp" not in text:
         return Unordered(tuple(_read(_signed(text, sign)) for sign in "+-"))
     return None
 
 
 def _signed(text: str, sign: str) -> str:
-    return re.sub(r"^(\s*(?:[a-z]\s*=)?\s*)\+", r"\1", re.sub(r"\\pm(?![a-zA-Z])", sign, text))
+    return re.sub(r"^(\s*(?:[a-z]\s*=)?\s*)\+", r"\1", _PLUS_MINUS.sub(sign, text))
 
 
 def _bracketed(text: str) -> Answer | None:
@@ -235,72 +146,15 @@ def _real_set(text: str) -> Answer | None:
     if text == "\\emptyset":
         return RealSet(())
     if len(parts := split_words(text, r"\\cup(?![a-zA-Z])")) > 1:
-        return _union([_read(part) for part in parts])
+        return union([_read(part) for part in parts])
     if len(parts := split_words(text, r"\\(?:setminus|backslash)(?![a-zA-Z])|(?<=\})\s*-\s*(?=\\\{)")) == 2:
         whole, taken = as_real_set(_read(parts[0])), _read(parts[1])
         if whole and isinstance(taken, Unordered) and all(isinstance(item, Scalar) for item in taken.items):
-            return _without(whole, [item.expr for item in taken.items if isinstance(item, Scalar)])
+            return without(whole, [item.expr for item in taken.items if isinstance(item, Scalar)])
         return None
     if (parts := split_words(text, r"\\or\b")) and len(parts) > 1:
-        return _union([_related(part) for part in parts if part])
+        return union([_related(part) for part in parts if part])
     return None
-
-
-def as_real_set(answer: Answer | None) -> RealSet | None:
-    """The interval that a pair may be; None for what is no set of reals."""
-    if isinstance(answer, RealSet):
-        return answer
-    if isinstance(answer, Pair) and isinstance(answer.first, Scalar) and isinstance(answer.second, Scalar):
-        low, high = answer.first.expr, answer.second.expr
-        if low.is_extended_real is False or high.is_extended_real is False:
-            return None
-        return RealSet((Piece(low, answer.opened == "[", high, answer.closed == "]"),))
-    if isinstance(answer, Unordered) and answer.items and all(isinstance(item, Scalar) for item in answer.items):
-        points = [item.expr for item in answer.items if isinstance(item, Scalar)]
-        return RealSet(tuple(Piece(p, True, p, True) for p in points))
-    return None
-
-
-def _union(answers: list[Answer | None]) -> RealSet | None:
-    sets = [as_real_set(answer) for answer in answers]
-    found = [s for s in sets if s is not None]
-    names = {s.variable for s in found}
-    if len(found) < len(sets) or len(names) > 1 or isinstance(answers[0], Unordered) and len(answers) == 1:
-        return None
-    return RealSet(_merge([piece for s in found for piece in s.pieces]), names.pop())
-
-
-def _merge(pieces: list[Piece]) -> tuple[Piece, ...]:
-    """In order, overlapping and touching pieces joined; as they are where an end is not a number."""
-    if any(end.free_symbols for piece in pieces for end in (piece.low, piece.high)):
-        return tuple(pieces)
-    merged: list[Piece] = []
-    for piece in sorted(pieces, key=lambda p: (p.low.evalf(30), not p.low_in)):
-        last = merged[-1] if merged else None
-        if last and (piece.low < last.high or (piece.low == last.high and (piece.low_in or last.high_in))):
-            further = piece.high > last.high
-            high, high_in = (piece.high, piece.high_in) if further else (last.high, last.high_in)
-            if piece.high == last.high:
-                high_in = last.high_in or piece.high_in
-            merged[-1] = Piece(last.low, last.low_in or (piece.low == last.low and piece.low_in), high, high_in)
-        else:
-            merged.append(piece)
-    return tuple(merged)
-
-
-def _without(whole: RealSet, points: list[Expr]) -> RealSet | None:
-    if any(point.free_symbols for point in points):
-        return None
-    pieces = list(whole.pieces)
-    for point in points:
-        for i, piece in enumerate(pieces):
-            if piece.low < point < piece.high:
-                pieces[i : i + 1] = [
-                    Piece(piece.low, piece.low_in, point, False),
-                    Piece(point, False, piece.high, piece.high_in),
-                ]
-                break
-    return RealSet(_merge(pieces), whole.variable)
 
 
 def _related(text: str) -> Answer | None:
@@ -339,7 +193,7 @@ def _apart(left: str, right: str) -> Answer | None:
     name, point = parse_latex(left), parse_latex(right)
     if not name.is_Symbol or not point.is_number:
         return None
-    made = _without(RealSet((ALL,)), [point])
+    made = without(RealSet((ALL,)), [point])
     return RealSet(made.pieces, str(name)) if made else None
 
 
@@ -354,32 +208,11 @@ def _inequality(sides: list[str], signs: list[str]) -> Answer | None:
         bigger.append(((right - left) if up else (left - right), sign in "<>"))
     symbols = set().union(*(expr.free_symbols for expr in exprs))
     if len(symbols) == 1 and bigger:
-        halves = [_half_line(expr, strict, next(iter(symbols))) for expr, strict in bigger]
+        halves = [half_line(expr, strict, next(iter(symbols))) for expr, strict in bigger]
         pieces = [half for half in halves if half is not None]
         if len(pieces) == len(halves):
-            return RealSet(_meet(pieces), str(next(iter(symbols))))
+            return RealSet(meet(pieces), str(next(iter(symbols))))
     return Inequality(*bigger[0]) if len(bigger) == 1 and len(exprs) == 2 else None
-
-
-def _half_line(positive: Expr, strict: bool, x: Expr) -> Piece | None:
-    if not positive.is_polynomial(x) or sympy.degree(positive, x) != 1:
-        return None
-    expanded = sympy.expand(positive)
-    slope = expanded.coeff(x, 1)
-    root = -expanded.coeff(x, 0) / slope
-    if slope.is_positive:
-        return Piece(root, not strict, sympy.oo, False)
-    return Piece(-sympy.oo, False, root, not strict) if slope.is_negative else None
-
-
-def _meet(pieces: list[Piece]) -> tuple[Piece, ...]:
-    low, low_in, high, high_in = -sympy.oo, False, sympy.oo, False
-    for piece in pieces:
-        if piece.low > low or (piece.low == low and not piece.low_in):
-            low, low_in = piece.low, piece.low_in
-        if piece.high < high or (piece.high == high and not piece.high_in):
-            high, high_in = piece.high, piece.high_in
-    return (Piece(low, low_in, high, high_in),) if low < high or (low == high and low_in and high_in) else ()
 
 
 def _scalar(text: str) -> Answer | None:
