@@ -112,6 +112,10 @@ class Engines:
         """Do what the algorithm's schedule asks for between steps."""
         HANDLERS[event](self)
 
+    def close(self) -> None:
+        """End what would not end by itself in the right order."""
+        self.sampler.close()
+
     def parameters(self) -> int:
         """Number of the policy's parameters."""
         return sum(getattr(p, "ds_numel", p.numel()) for p in self.learners["policy"].model.parameters())

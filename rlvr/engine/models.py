@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging as transformers_logging
 
 from rlvr.engine.head import ChunkedHead
 from rlvr.engine.packing import Packed
@@ -18,6 +19,8 @@ from rlvr.engine.tiny import Example, cache_folder, character_tokenizer, tiny_mo
 from rlvr.keys import ConfigError
 from rlvr.schema.hardware import HardwareConfig
 from rlvr.schema.model import ModelConfig, TinyConfig
+
+transformers_logging.disable_progress_bar()  # it would tear the live display
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 ATTENTION = {"packed": "rlvr_packed", "flash_attention_2": "flash_attention_2", "padded": "sdpa"}

@@ -7,6 +7,7 @@ log-probs are those of the distribution that was sampled from (temperature inclu
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,6 +100,10 @@ class Sampler:
             self.llm.wake_up(tags=[part])
             self._asleep.discard(part)
 
+    def close(self) -> None:
+        """End the engine; vLLM's own clean-up would come after the process group is gone."""
+        self.llm.llm_engine.engine_core.shutdown()
+
     # -- generation ---------------------------------------------------------------------------
 
     def generate(
@@ -188,7 +193,9 @@ def _start(folder: str, model: ModelConfig, hardware: HardwareConfig, world: Wor
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(max(1, round(hardware.sampler_memory)))
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # else it pins the learner's threads to one core
     try:
-        from vllm import LLM
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            from vllm import LLM
     except ImportError as error:
         extra = "cpu" if on_cpu else "gpu"
         raise RuntimeError(f"vLLM is not installed: pip install 'rlvr[{extra}]' ({error})") from error
@@ -206,6 +213,7 @@ def _start(folder: str, model: ModelConfig, hardware: HardwareConfig, world: Wor
         max_num_seqs=hardware.sampler_sequences,
         enforce_eager=hardware.sampler_eager,
         enable_prefix_caching=True,
+        use_tqdm_on_load=False,
         enable_sleep_mode=hardware.sampler_sleep and not on_cpu,
         logprobs_mode="processed_logprobs",
         generation_config="vllm",

@@ -41,6 +41,7 @@ class Run:
             opened.enter_context(self.display)
             self.parts = build(self.config, self.world, self.clock, self.display)
             opened.callback(self.parts.judge.close)
+            opened.callback(self.parts.engines.close)
             self.checkpoints = Checkpoints(self.dir, self.config.checkpoint, self.world)
             self.progress = self._resumed()
             self.record = opened.enter_context(Record(self.config, self.dir, self.world.rank, self.progress.step))

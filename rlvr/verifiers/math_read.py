@@ -152,8 +152,8 @@ def _real_set(text: str) -> Answer | None:
         if whole and isinstance(taken, Unordered) and all(isinstance(item, Scalar) for item in taken.items):
             return without(whole, [item.expr for item in taken.items if isinstance(item, Scalar)])
         return None
-    if (parts := split_words(text, r"\\or\b")) and len(parts) > 1:
-        return union([_related(part) for part in parts if part])
+    if len(parts := split_words(text, r"\\or\b")) > 1 and all(parts):
+        return union([_related(part) for part in parts])
     return None
 
 

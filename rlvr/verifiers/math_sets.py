@@ -71,6 +71,8 @@ def half_line(positive: Expr, strict: bool, x: Expr) -> Piece | None:
     expanded = sympy.expand(positive)
     slope = expanded.coeff(x, 1)
     root = -expanded.coeff(x, 0) / slope
+    if not root.evalf().is_real:
+        return None
     if slope.is_positive:
         return Piece(root, not strict, sympy.oo, False)
     return Piece(-sympy.oo, False, root, not strict) if slope.is_negative else None

@@ -28,7 +28,7 @@ def same(a: Expr, b: Expr) -> bool:
         return _close(_value(a), _value(b))
     agreed = 0
     for point, positive in _points(tuple(sorted(symbols, key=str))):
-        x, y = _value(a.xreplace(point)), _value(b.xreplace(point))
+        x, y = _value(a, point), _value(b, point)
         if x is None or y is None or (not positive and not (x.is_real and y.is_real)):
             continue
         if not _close(x, y):
@@ -43,7 +43,7 @@ def ratio(a: Expr, b: Expr) -> Expr | None:
         return None
     found: list[Expr] = []
     for point, _ in _points(tuple(sorted(a.free_symbols, key=str))):
-        x, y = _value(a.xreplace(point)), _value(b.xreplace(point))
+        x, y = _value(a, point), _value(b, point)
         if x is None or y is None or _zero(x) or _zero(y):
             continue
         found.append((x / y).evalf(DIGITS))
@@ -52,9 +52,12 @@ def ratio(a: Expr, b: Expr) -> Expr | None:
     return found[0]
 
 
-def _value(expr: Expr) -> Expr | None:
-    """`expr` as a number of 50 digits; None where it is undefined."""
-    value = expr.evalf(DIGITS)
+def _value(expr: Expr, point: dict[Symbol, Expr] | None = None) -> Expr | None:
+    """`expr` as a number of 50 digits; None where it is undefined.
+
+    The point is not substituted beforehand: sympy would look for exact roots of its powers.
+    """
+    value = expr.evalf(DIGITS, subs=point)
     return value if value.is_number and not value.has(sympy.nan, sympy.zoo) and _is_plain(value) else None
 
 

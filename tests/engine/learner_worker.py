@@ -1,7 +1,9 @@
-"""One rank of `test_learner.py`: two updates on a fixed batch, then the gradient norms and the weights' movement."""
+"""One rank of `test_learner.py`: two updates on a fixed batch per case, the gradient norms and the weights' movement."""
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,20 +38,18 @@ def share(world: World) -> Batch:
     return batch.having(advantages_BT=batch.spread(push), total=world.sum)
 
 
-def main(folder: str, out: str, average: str, zero: str, tokens: str, attention: str, checkpointing: str, resume: str) -> None:
-    world = World.from_env("cpu", 60.0)
-    settings = hardware(
-        zero=int(zero), tokens_per_micro_batch=int(tokens), attention=attention, gradient_checkpointing=checkpointing == "1"
-    )
+def two_updates(folder: str, world: World, case: dict[str, Any], state: Path) -> dict[str, Any]:
+    """Train, and say how the weights moved; with `resume`, through a checkpoint and a fresh learner in between."""
+    settings = hardware(**case.get("hardware", {}))
     learner = Learner(folder, MODEL, settings, OPTIM, world, temperature=0.7)
     before = {name: tensor.clone() for name, tensor in learner.weights()}
     norms = []
     for update in range(2):
-        if update == 1 and resume:
-            learner.save(Path(resume))
+        if update == 1 and case.get("resume"):
+            learner.save(state)
             learner = Learner(folder, MODEL, settings, OPTIM, world, temperature=0.7)
-            learner.load(Path(resume))
-        mini = share(world).weighted(average)
+            learner.load(state)
+        mini = share(world).weighted(case.get("average", "token"))
         cuts = learner.cuts(mini, Algorithm.unit)
         for number, rows in enumerate(cuts):
             micro = piece(mini, rows)
@@ -58,8 +58,17 @@ def main(folder: str, out: str, average: str, zero: str, tokens: str, attention:
             learner.backward(loss, last=number == len(cuts) - 1)
         norms.append(learner.update(0.1))
     moved = {name: tensor - before[name] for name, tensor in learner.weights()}
+    return {"norms": norms, "moved": moved, "pieces": len(cuts)}
+
+
+def main(folder: str, cases: str, out: str) -> None:
+    world = World.from_env("cpu", 60.0)
+    told = {
+        name: two_updates(folder, world, case, Path(out).parent / f"state-{world.size}-{number}")
+        for number, (name, case) in enumerate(json.loads(cases).items())
+    }
     if world.rank == 0:
-        torch.save({"norms": norms, "moved": moved, "pieces": len(cuts)}, out)
+        torch.save(told, out)
     world.close()
 
 
