@@ -54,9 +54,8 @@ class Engines:
         )
         policy = Learner(speaker.folder, config.model, config.hardware, config.optim, world, at)
         self.learners: dict[str, Learner] = {"policy": policy}
-        self.reference = (
-            Reference(speaker.folder, config.model, config.hardware, world, at) if "reference" in algorithm.models else None
-        )
+        wanted = "reference" in algorithm.models or config.log.kl_every > 0
+        self.reference = Reference(speaker.folder, config.model, config.hardware, world, at) if wanted else None
         self.policy_version = 0
 
     # -- sampling ---------------------------------------------------------------------------

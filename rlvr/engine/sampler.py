@@ -6,6 +6,7 @@ log-probs are those of the distribution that was sampled from (temperature inclu
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -188,14 +189,13 @@ class Sampler:
 def _start(folder: str, model: ModelConfig, hardware: HardwareConfig, world: World, longest: int) -> Any:
     on_cpu = hardware.device == "cpu"
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the engine lives in this process, beside the learner
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    logging.getLogger("vllm").setLevel(os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR"))
     if on_cpu:
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(max(1, round(hardware.sampler_memory)))
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # else it pins the learner's threads to one core
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            from vllm import LLM
+        from vllm import LLM
     except ImportError as error:
         extra = "cpu" if on_cpu else "gpu"
         raise RuntimeError(f"vLLM is not installed: pip install 'rlvr[{extra}]' ({error})") from error

@@ -20,6 +20,9 @@ from rlvr.schema.model import TinyConfig
 
 FORMAT = 1  # raise it when the same config and examples would make another model
 
+IGNORED = -100  # label of positions without a loss
+AVERAGING = 0.1  # weight of the newest batch in the running accuracy of the warm start
+
 Example = tuple[tuple[int, ...], tuple[int, ...]]  # prompt tokens, answer tokens with their end token
 
 
@@ -93,25 +96,32 @@ def _fresh(config: TinyConfig) -> Qwen2ForCausalLM:
 def _warm_up(
     model: Qwen2ForCausalLM, config: TinyConfig, examples: Sequence[Example], on_progress: Callable[[float], None]
 ) -> None:
-    """Next-token cross-entropy on the answers, linear decay of the learning rate."""
+    """Next-token cross-entropy on the answers until `warm_accuracy` of the rows just seen would be answered right.
+
+    A row is right if every token of its answer is the most likely one: what greedy decoding would give.
+    """
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.warm_lr, weight_decay=0.0)
-    decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, config.warm_updates)
     order = torch.Generator().manual_seed(config.warm_seed)
+    accuracy = 0.0
     for update in range(config.warm_updates):
         picked = torch.randint(len(examples), (config.warm_batch,), generator=order).tolist()
         ids, labels = _collate([examples[i] for i in picked])
         logits = model(input_ids=ids).logits[:, :-1]
-        loss = cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
+        labels = labels[:, 1:]
+        right = ((logits.argmax(-1) == labels) | (labels == IGNORED)).all(-1).float().mean().item()
+        accuracy += AVERAGING * (right - accuracy)
+        if accuracy >= config.warm_accuracy:
+            return
+        loss = cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        decay.step()
-        on_progress((update + 1) / config.warm_updates)
+        on_progress(max((update + 1) / config.warm_updates, accuracy / config.warm_accuracy))
 
 
 def _collate(rows: Sequence[Example]) -> tuple[torch.Tensor, torch.Tensor]:
     width = max(len(p) + len(a) for p, a in rows)
-    ids, labels = torch.zeros(len(rows), width, dtype=torch.int64), torch.full((len(rows), width), -100)
+    ids, labels = torch.zeros(len(rows), width, dtype=torch.int64), torch.full((len(rows), width), IGNORED)
     for row, (prompt, answer) in enumerate(rows):
         stop = len(prompt) + len(answer)
         ids[row, :stop] = torch.tensor(prompt + answer)

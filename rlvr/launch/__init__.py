@@ -60,7 +60,11 @@ def environment(hardware: HardwareConfig, cores: int) -> dict[str, str]:
         hardware: its `threads` wins.
         cores: that this rank may use.
     """
-    env = {"OMP_NUM_THREADS": str(hardware.threads or max(1, cores)), "TOKENIZERS_PARALLELISM": "false"}
+    env = {
+        "OMP_NUM_THREADS": str(hardware.threads or max(1, cores)),
+        "TOKENIZERS_PARALLELISM": "false",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # warnings of C++ code would tear the live display
+    }
     return env | ({"DS_ACCELERATOR": "cpu"} if hardware.device == "cpu" else {})
 
 

@@ -80,6 +80,12 @@ class LogConfig:
     project: str = key("Weights & Biases project")
     samples: int = key("rows of the sample table per validation", unit="rows", low=0)
     rollouts: bool = key("write all rollouts to rollouts/*.jsonl")
+    kl_every: int = key(
+        "steps between measurements of the KL to the reference, where the algorithm does not need it anyway; 0 for never, "
+        "which spares the memory of a reference model",
+        unit="steps",
+        low=0,
+    )
 
 
 @dataclass(kw_only=True)

@@ -98,6 +98,11 @@ class Checkpoints:
             raise ConfigError(f"run.resume={resume}: {reason}")
         return path
 
+    @staticmethod
+    def step_of(path: Path) -> int:
+        """Completed steps at a complete checkpoint."""
+        return json.loads((path / "progress.json").read_text())["step"]
+
     def _usable(self, path: Path) -> bool:
         reason = incomplete(path)
         if reason and self.world.rank == 0:

@@ -18,7 +18,6 @@ LIBRARIES = (
     "deepspeed",
     "datasets",
     "numpy",
-    "math-verify",
     "reasoning-gym",
     "hydra-core",
     "omegaconf",

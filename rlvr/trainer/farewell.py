@@ -11,6 +11,7 @@ from rlvr.trainer.curve import draw
 from rlvr.trainer.display import Display, summary_table
 from rlvr.trainer.record import Record
 
+SUMMARY = "summary.json"  # the last file of a run: where it is, the run is complete
 WORK = ("generate", "forward", "backward", "optimizer", "score")  # what no training loop can do without
 
 
@@ -23,11 +24,11 @@ def farewell(display: Display, record: Record, run_dir: Path, test: Mapping[str,
     """
     first, last = record.overview()
     last = last | test | {"total/outside_share": outside_share(last)}
-    (run_dir / "summary.json").write_text(json.dumps({"first": first, "last": last}, indent=1) + "\n")
     curve = run_dir / "curve.png"
     draw(run_dir / "metrics.jsonl", curve)
     where = record.finish(last)
     told = {"learning curve": curve, "W&B run": where, **paths, "metrics": run_dir / "metrics.jsonl"}
+    (run_dir / SUMMARY).write_text(json.dumps({"first": first, "last": last}, indent=1) + "\n")
     display.note(summary_table(first, last, {name: path for name, path in told.items() if path}))
 
 

@@ -16,12 +16,15 @@ def train(config: TrainConfig, world: World, run_dir: Path, watchdog: Watchdog) 
     Raises:
         ConfigError: for anything that the user can mend, before the first step.
     """
-    with Run(config, world, run_dir, watchdog) as run:
+    run = Run(config, world, run_dir, watchdog)
+    if run.complete():
+        return
+    with run:
         algorithm, engines = run.parts.algorithm, run.parts.engines
         for step in run.remaining():
             collected = run.parts.collector.collect(run.progress.cursor)
             with run.clock("score"):
-                batch = engines.score(collected.batch, run.parts.updater.scored_before())
+                batch = engines.score(collected.batch, run.parts.updater.scored_before(step))
                 batch = batch.having(**algorithm.signal(batch))
             with run.clock("update"):
                 metrics = run.parts.updater.update(batch, step)

@@ -17,7 +17,7 @@ from rlvr.tally import Tally
 from rlvr.trainer.checkpoint import Checkpoints, Progress
 from rlvr.trainer.cost import Cost
 from rlvr.trainer.display import Display
-from rlvr.trainer.farewell import farewell
+from rlvr.trainer.farewell import SUMMARY, farewell
 from rlvr.trainer.record import Record
 from rlvr.trainer.setup import build
 from rlvr.watchdog import Watchdog
@@ -31,10 +31,19 @@ class Run:
 
     def __init__(self, config: TrainConfig, world: World, run_dir: Path, watchdog: Watchdog) -> None:
         self.config, self.world, self.dir = config, world, run_dir
+        self.checkpoints = Checkpoints(run_dir, config.checkpoint, world)
         self.display = Display(config.steps, enabled=world.leader)
         self.clock = Clock(self._entered)
         self._watchdog = watchdog
         self._open = contextlib.ExitStack()
+
+    def complete(self) -> bool:
+        """Whether an earlier start has done all of it; says so."""
+        found = self.checkpoints.find(self.config.run.resume)
+        done = found is not None and (self.dir / SUMMARY).exists() and self.checkpoints.step_of(found) >= self.config.steps
+        if done:
+            self.display.note(f"{self.dir} is complete: {self.config.steps} steps are done; raise steps to go on")
+        return done
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as opened:
@@ -42,7 +51,6 @@ class Run:
             self.parts = build(self.config, self.world, self.clock, self.display)
             opened.callback(self.parts.judge.close)
             opened.callback(self.parts.engines.close)
-            self.checkpoints = Checkpoints(self.dir, self.config.checkpoint, self.world)
             self.progress = self._resumed()
             self.record = opened.enter_context(Record(self.config, self.dir, self.world.rank, self.progress.step))
             self.cost = Cost(self.config, self.world, self.parts.engines.parameters())

@@ -117,9 +117,14 @@ def _leader_first(world: World, make: Callable[[], str]) -> str:
 
 
 def _progress(display: Display) -> Callable[[float], None]:
+    """Tell the display every tenth of the way, once."""
+    told: set[int] = set()
+
     def on_progress(share: float) -> None:
-        if round(share * 100) % 10 == 0:
-            display.stage(f"warm-starting the model, {share:.0%}")
+        tenth = int(share * 10)
+        if tenth not in told:
+            told.add(tenth)
+            display.stage(f"warm-starting the model, {tenth * 10} %")
 
     return on_progress
 

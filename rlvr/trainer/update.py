@@ -33,14 +33,16 @@ class Updater:
         """Optimizer updates per step."""
         return self.config.algorithm.minibatches * self.config.algorithm.epochs
 
-    def scored_before(self) -> frozenset[str]:
-        """Fields that must be scored before the update.
+    def scored_before(self, step: int) -> frozenset[str]:
+        """Fields that must be scored before the update of `step`, or that are due to be measured.
 
         With one update per step the policy's old log-probs are those of the update's own forward, so
         that a separate pass is only paid for where the signal reads them.
         """
         free = frozenset({"old_logprobs_BT"}) if self.per_step == 1 else frozenset()
-        return self.algorithm.needs - (free - self.algorithm.signal_needs)
+        every = self.config.log.kl_every
+        measured = frozenset({"ref_logprobs_BT"}) if every and step % every == 0 else frozenset()
+        return self.algorithm.needs - (free - self.algorithm.signal_needs) | measured
 
     def update(self, batch: Batch, step: int) -> dict[str, float]:
         """All updates of one step.
@@ -60,9 +62,14 @@ class Updater:
                     told = self._one(self.engines.learners[name], loss, mini, lr, first=done == 0 and name == "policy")
                     metrics.add_all(told, "" if name == "policy" else f"{name}_")
                 done += 1
-        metrics.add("lr", lr)
         self.engines.updated()
-        return metrics.means()
+        return metrics.means() | {"lr": lr, "reward": self._reward(batch)}
+
+    def _reward(self, batch: Batch) -> float:
+        """Mean reward of the sequences that count, over all ranks."""
+        counts_B = (batch.mask_BT.sum(-1) > 0).double()
+        total, count = self.world.sum(torch.stack([(self.algorithm.reward(batch) * counts_B).sum(), counts_B.sum()])).tolist()
+        return total / max(1.0, count)
 
     def _one(self, learner: Learner, loss: Loss, mini: Batch, lr: float, first: bool) -> dict[str, float]:
         mini = mini.weighted(self.config.algorithm.average)

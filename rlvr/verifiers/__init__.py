@@ -17,6 +17,7 @@ VERIFIERS: dict[str, str] = {
     "math": "rlvr.verifiers.math:Math",
     "choice": "rlvr.verifiers.choice:Choice",
     "gym": "rlvr.verifiers.gym:Gym",
+    "instructions": "rlvr.verifiers.instructions:Instructions",
 }
 
 

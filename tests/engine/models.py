@@ -11,12 +11,12 @@ from rlvr.schema.model import ModelConfig
 
 SHAPE = dict(
     vocab_size=64,
-    hidden_size=32,
+    hidden_size=128,
     intermediate_size=48,
     num_hidden_layers=2,
     num_attention_heads=4,
     num_key_value_heads=2,
-    head_dim=8,
+    head_dim=32,  # the smallest that the CPU build of vLLM supports
     max_position_embeddings=128,
     pad_token_id=0,
     eos_token_id=1,
@@ -63,6 +63,6 @@ def saved(folder: Path, family: str, tied: bool, seed: int = 0) -> str:
     model = model_class(config_class(**SHAPE, tie_word_embeddings=tied))
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
+            parameter.add_(0.05 * torch.randn_like(parameter))
     model.save_pretrained(folder)
     return str(folder)
