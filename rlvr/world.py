@@ -122,8 +122,8 @@ class World:
 
     def close(self) -> None:
         """Wait for the others, then leave the process group: none may leave while another still needs it."""
-        self.barrier()
-        if dist.is_initialized():
+        if dist.is_initialized():  # vLLM, when it ends, takes the group of its rank with it
+            self.barrier()
             dist.destroy_process_group()
         if self.alone:
             for name in VARIABLES:

@@ -112,7 +112,7 @@ class Engines:
         HANDLERS[event](self)
 
     def close(self) -> None:
-        """End what would not end by itself in the right order."""
+        """End what would not end by itself in the right order; nothing collective may follow."""
         self.sampler.close()
 
     def parameters(self) -> int:

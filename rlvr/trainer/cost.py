@@ -11,6 +11,7 @@ from rlvr.tally import Tally
 from rlvr.world import World
 
 GIB = 2**30
+WORK = ("generate", "score", "forward", "backward", "optimizer")  # what no training loop can do without
 
 
 class Cost:
@@ -30,6 +31,7 @@ class Cost:
         tokens, _ = sampled.sums["length"]
         told = {f"time/{name}": spent for name, spent in phases.items()}
         told["time/step"] = seconds
+        told["speed/outside_share"] = 1.0 - sum(spent for name, spent in phases.items() if name.rsplit("/", 1)[-1] in WORK) / seconds
         told["speed/tokens_per_second"] = tokens / seconds
         told["memory/peak_gib"] = self._peak_memory() / GIB
         if self.hardware.peak_tflops:

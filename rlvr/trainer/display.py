@@ -98,6 +98,12 @@ class Display:
         else:
             self._console.print(what)
 
+    def places(self, paths: Mapping[str, Any]) -> None:
+        """Say where things are, one per line, unbroken so that they can be copied."""
+        width = max(map(len, paths))
+        for name, path in paths.items():
+            self._plain(f" {name:<{width}}  {path}")
+
     def close(self) -> None:
         """Leave the last state of the panel on the screen."""
         if self._live:
@@ -194,18 +200,17 @@ def count(number: float) -> str:
 # -- the end -----------------------------------------------------------------------------
 
 
-def summary_table(first: Metrics, last: Metrics, paths: Mapping[str, Any]) -> Table:
+def summary_table(first: Metrics, last: Metrics) -> Table:
     """What came of a run.
 
     Args:
         first: metrics of step 0, as `overview` returns them.
         last: the latest metrics with `best/...` and `total/...`, as `overview` returns them; `test/...` if it was run.
-        paths: where things are, by the name to show; what is None is left out.
     """
     table = Table(box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for section in (_accuracies(first, last), _costs(last), [(k, str(v)) for k, v in paths.items() if v is not None]):
+    for section in (_accuracies(first, last), _costs(last)):
         for label, text in section:
             table.add_row(label, Text(text))
         if section:
@@ -236,4 +241,6 @@ def _costs(last: Metrics) -> list[tuple[str, str]]:
     phases = {name.removeprefix("total/time/"): spent for name, spent in last.items() if name.startswith("total/time/")}
     shares = sorted(phases.items(), key=lambda item: -item[1])
     told.append(("share of time", ", ".join(f"{name} {spent / seconds:.0%}" for name, spent in shares)))
+    if "total/outside_share" in last:
+        told.append(("outside the models", f"{last['total/outside_share']:.1%}"))
     return told

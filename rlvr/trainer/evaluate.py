@@ -56,7 +56,8 @@ class Evaluator:
         )
         tickets: dict[int, int] = {}
         with self.engines.sampling("policy") as sample, self.clock("validate"):
-            completions = sample(orders, decoding, self.judge.submitter([o.prompt for o in orders], tickets))
+            with self.clock("generate"):
+                completions = sample(orders, decoding, self.judge.submitter([o.prompt for o in orders], tickets))
             verdicts = self.judge.gather([tickets[i] for i in range(len(orders))])
         answers = [
             Answered(

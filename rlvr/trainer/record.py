@@ -32,7 +32,7 @@ from typing import Any, Literal, Self
 from rlvr.keys import ConfigError
 from rlvr.schema.train import TrainConfig
 from rlvr.trainer.environment import environment
-from rlvr.trainer.jsonl import JsonLines, Row, cut, overview, read_rows
+from rlvr.trainer.jsonl import JsonLines, Row, cut, read_rows
 
 WandbMode = Literal["online", "offline"]
 SAMPLE_COLUMNS = ("step", "prompt", "response", "answer", "score", "source", "truncated")
@@ -118,10 +118,6 @@ class Record:
         """Force everything to the disk: called before a checkpoint, which must not outlive its metrics."""
         for file in self._files.values():
             file.sync()
-
-    def overview(self) -> tuple[dict[str, float], dict[str, float]]:
-        """The run so far, see `overview`; empty on other ranks."""
-        return overview(read_rows(self._dir / "metrics.jsonl")) if self._rank == 0 else ({}, {})
 
     def finish(self, summary: dict[str, float]) -> str | None:
         """Close everything.

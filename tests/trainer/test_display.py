@@ -80,7 +80,7 @@ def test_a_disabled_display_is_silent():
     with screen.display(enabled=False) as display:
         display.stage("loading")
         display.update(1, VALIDATED)
-        display.note(summary_table({}, {}, {"curve": "x"}))
+        display.note(summary_table({}, {}))
     assert screen.lines == []
 
 
@@ -114,13 +114,13 @@ def test_count(number, text):
     assert count(number) == text
 
 
-def test_the_table_tells_accuracies_costs_and_paths():
+def test_the_table_tells_accuracies_and_costs():
     first = {"step": 0, "validation/accuracy": 0.25, "validation/accuracy_low": 0.2, "validation/accuracy_high": 0.3}
     last = {"step": 8, "total/seconds": 80.0, "total/tokens": 40000.0, "total/time/update": 20.0}
     last |= {"total/time/collect": 50.0, "validation/accuracy": 0.5, "best/accuracy": 0.625, "best/step": 6}
     last |= {"test/accuracy": 0.4, "test/accuracy_low": 0.3, "test/accuracy_high": 0.5}
     screen = Screen()
-    screen.console.print(summary_table(first, last, {"curve": "runs/x/curve.png", "W&B": None}))
+    screen.console.print(summary_table(first, last))
     told = [line.split("  ") for line in screen.lines if line.strip()]
     assert [(row[0].strip(), "  ".join(row[1:]).strip()) for row in told] == [
         ("validation, step 0", "0.250 [0.200, 0.300]"),
@@ -130,5 +130,11 @@ def test_the_table_tells_accuracies_costs_and_paths():
         ("time", "1m20s"),
         ("sampled", "40.0 k tokens, 500 per second"),
         ("share of time", "collect 62%, update 25%"),
-        ("curve", "runs/x/curve.png"),
     ]
+
+
+def test_places_are_told_unbroken():
+    screen = Screen()
+    with screen.display() as display:
+        display.places({"curve": "x" * 200, "W&B run": "y"})
+    assert screen.lines == [f" curve    {'x' * 200}", " W&B run  y"]
