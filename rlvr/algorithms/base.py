@@ -1,10 +1,10 @@
 """What an algorithm is: five questions the training loop asks, and nothing else.
 
-    draws, survey, select   which completions are collected
-    needs                   which extra values are scored on them
-    signal                  what each sequence should be pushed towards
-    losses                  what is minimised on one micro-batch
-    events                  what happens to the models between steps
+    draws, survey, gate, select   which completions are collected
+    needs                         which extra values are scored on them
+    signal                        what each sequence should be pushed towards
+    losses                        what is minimised on one micro-batch
+    events                        what happens to the models between steps
 
 An algorithm sees tensors of one batch and its own config.  It never sees ranks, engines, files or
 the loop; a test calls it on the CPU with five made-up numbers.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from rlvr.batch import Batch
@@ -66,12 +67,20 @@ class Algorithm:
     def draws(self) -> tuple[Draw, ...]:
         return (Draw("policy", self.config.group),)
 
-    def summarize(self, reward_N: Tensor) -> dict[str, float] | None:
-        """What the survey taught about one prompt; None drops the prompt."""
+    def summarize(self, score_N: Tensor) -> dict[str, float] | None:
+        """What the survey taught about one prompt: facts by name; None drops the prompt.
+
+        Args:
+            score_N: float32, the completions that the survey drew; NaN where the verifier could not judge.
+        """
+        return {}
+
+    def gate(self, score_PN: Tensor) -> dict[str, Tensor]:
+        """Why prompts are not trained on: (P,) bool by reason, True where it holds; scores as in `select`."""
         return {}
 
     def select(self, score_PN: Tensor) -> Tensor:
-        """Which of the drawn completions to train on.
+        """Which of the drawn completions to train on: all of the prompts that `gate` has nothing against.
 
         Args:
             score_PN: float32, the N completions of each prompt in the order of `draws`; NaN where
@@ -80,7 +89,14 @@ class Algorithm:
         Returns:
             (P, N) bool; a row picks G of them, or none: then the prompt is replaced by another.
         """
-        return score_PN.new_ones(score_PN.shape).bool()
+        rejected_P = torch.zeros(len(score_PN), dtype=torch.bool, device=score_PN.device)
+        for reason_P in self.gate(score_PN).values():
+            rejected_P = rejected_P | reason_P
+        return ~rejected_P[:, None].expand_as(score_PN)
+
+    def facts(self, score_PN: Tensor) -> dict[str, Tensor]:
+        """What the draws of this step taught about each prompt: (P,) float32 by name; scores as in `select`."""
+        return {}
 
     # -- what is known about them ------------------------------------------------------
 
@@ -94,9 +110,23 @@ class Algorithm:
         """The part of `needs` that `signal` reads too; the rest may be filled in by the update's first forward."""
         return frozenset()
 
+    def score(self, batch: Batch) -> Tensor:
+        """(B,) the verifier's score; 0 for truncated completions where they count as wrong."""
+        return batch.score_B.masked_fill(batch.truncated_B, 0.0) if self.config.truncated == "wrong" else batch.score_B
+
+    def worth(self, score: Tensor) -> Tensor:
+        """The reward of a score: wrong_reward for 0, 1 for 1, linear between."""
+        return self.config.wrong_reward + (1 - self.config.wrong_reward) * score
+
     def reward(self, batch: Batch) -> Tensor:
-        """(B,) what the verifier's score is worth: wrong_reward for 0, 1 for 1, linear between."""
-        return self.config.wrong_reward + (1 - self.config.wrong_reward) * batch.score_B
+        """(B,) what a completion earned."""
+        return self.worth(self.score(batch))
+
+    def counted(self, batch: Batch) -> Batch:
+        """Without the tokens of truncated completions where they are masked; such a completion still has a reward."""
+        if self.config.truncated != "mask":
+            return batch
+        return batch.having(mask_BT=batch.mask_BT * ~batch.truncated_B[:, None])
 
     def signal(self, batch: Batch) -> dict[str, Tensor]:
         """Fields to add to the batch: advantages, returns, a regression target, another mask."""

@@ -16,9 +16,9 @@ class DAPO(GRPO):
 
     config: DAPOConfig
 
-    def select(self, score_PN: Tensor) -> Tensor:
-        """All completions of a prompt if their judged scores differ, else none."""
-        return mixed(score_PN)[:, None].expand_as(score_PN)
+    def gate(self, score_PN: Tensor) -> dict[str, Tensor]:
+        """Judged scores must differ."""
+        return {"not_mixed": ~mixed(score_PN)}
 
     def reward(self, batch: Batch) -> Tensor:
         """As `GRPO.reward`, less up to `overlong_factor` for the tokens inside the overlong buffer."""

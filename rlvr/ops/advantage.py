@@ -32,10 +32,10 @@ def moments(reward_PG: Tensor, valid_PG: Tensor | None = None, ddof: int = 1) ->
     return mean_P1, variance_P.sqrt()[:, None]
 
 
-def centred(reward_PG: Tensor, valid_PG: Tensor | None = None) -> Tensor:
-    """Reward minus the group's mean: Dr. GRPO, arXiv:2503.20783."""
-    mean_P1, _ = moments(reward_PG, valid_PG)
-    return _where_informative(reward_PG - mean_P1, reward_PG, valid_PG)
+def centred(reward_PG: Tensor, valid_PG: Tensor | None = None, *, baseline_P1: Tensor | None = None) -> Tensor:
+    """Reward minus the group's mean (Dr. GRPO, arXiv:2503.20783), or minus another baseline such as its `quantile`."""
+    baseline_P1 = moments(reward_PG, valid_PG)[0] if baseline_P1 is None else baseline_P1
+    return _where_informative(reward_PG - baseline_P1, reward_PG, valid_PG)
 
 
 def standardized(
@@ -135,8 +135,41 @@ def reinforce_pp_baseline(
     eps: float = 1e-8,
     total: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> Tensor:
-    """Rewards centred in their group, then normalised over the whole batch: REINFORCE++-baseline, same paper."""
-    return reinforce_pp(centred(reward_PG, valid_PG), valid_PG, eps=eps, total=total)
+    """Rewards centred in their group, then normalised over the whole batch: REINFORCE++-baseline, same paper.
+
+    The batch's mean is that of groups, 0, and is not subtracted: equal rewards stay exactly 0.
+    """
+    valid_PG = _all_valid(reward_PG) if valid_PG is None else valid_PG
+    return scaled_by_batch(centred(reward_PG, valid_PG), valid_PG, total, eps=eps)
+
+
+# -- what centred rewards are divided by ------------------------------------------------
+
+
+def scaled_by_group(
+    centred_PG: Tensor, valid_PG: Tensor, total: Callable[[Tensor], Tensor] = lambda x: x, *, eps: float = 1e-6
+) -> Tensor:
+    """Divided by the standard deviation within the group + eps: GRPO; for a mean as baseline, `standardized`."""
+    return centred_PG / (moments(centred_PG, valid_PG)[1] + eps)
+
+
+def scaled_by_batch(
+    centred_PG: Tensor, valid_PG: Tensor, total: Callable[[Tensor], Tensor] = lambda x: x, *, eps: float = 1e-8
+) -> Tensor:
+    """Divided by the standard deviation over the global batch + eps, which `total` adds up: REINFORCE++-baseline."""
+    return centred_PG / (_global_moments(centred_PG, valid_PG, 1, total)[1].sqrt() + eps)
+
+
+def unscaled(centred_PG: Tensor, valid_PG: Tensor, total: Callable[[Tensor], Tensor] = lambda x: x) -> Tensor:
+    """As they are: Dr. GRPO."""
+    return centred_PG
+
+
+SCALES: dict[str, Callable[[Tensor, Tensor, Callable[[Tensor], Tensor]], Tensor]] = {
+    "group": scaled_by_group,
+    "batch": scaled_by_batch,
+    "none": unscaled,
+}
 
 
 def _global_moments(x: Tensor, mask: Tensor, ddof: int, total: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -146,6 +179,17 @@ def _global_moments(x: Tensor, mask: Tensor, ddof: int, total: Callable[[Tensor]
 
 
 # -- along a completion ----------------------------------------------------------------
+
+
+def at_the_end(x_B: Tensor, length_B: Tensor, width: int) -> Tensor:
+    """(B, width) with each number on the last token of its completion and 0 elsewhere; of no tokens, nowhere."""
+    last_BT = torch.arange(width, device=x_B.device)[None] == length_B[:, None] - 1
+    return torch.where(last_BT, x_B[:, None], 0.0)
+
+
+def to_go(reward_BT: Tensor) -> Tensor:
+    """(B, T) undiscounted sum of the rewards of each token and of all later ones."""
+    return reward_BT.flip(-1).cumsum(-1).flip(-1)
 
 
 def gae(reward_BT: Tensor, values_BT: Tensor, mask_BT: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
@@ -165,6 +209,11 @@ def gae(reward_BT: Tensor, values_BT: Tensor, mask_BT: Tensor, gamma: float, lam
         advantage_BT[:, t] = running_B
     advantage_BT = torch.where(mask_BT > 0, advantage_BT, 0.0)
     return advantage_BT, torch.where(mask_BT > 0, advantage_BT + values_BT, 0.0)
+
+
+def cosine_penalty(length_B: Tensor, limit: int) -> Tensor:
+    """(B,) 0 for no tokens, falling as half a cosine to -1 at `limit` (ProRL v2; arXiv:2502.03373)."""
+    return 0.5 * (torch.cos(torch.pi * (length_B / limit).clamp(max=1)) - 1)
 
 
 def overlong_penalty(length_B: Tensor, limit: int, buffer: int) -> Tensor:
@@ -220,4 +269,9 @@ def anchor_gate(own_PN: Tensor, anchor_PM: Tensor) -> tuple[Tensor, Tensor]:
     """
     correct_PM = anchor_PM > 0
     keep_P = mixed(own_PN) & correct_PM.any(-1)
-    return keep_P, correct_PM & (correct_PM.cumsum(-1) == 1) & keep_P[:, None]
+    return keep_P, first(correct_PM) & keep_P[:, None]
+
+
+def first(flag_PM: Tensor) -> Tensor:
+    """(P, M) bool: of the flags of each row only the first one."""
+    return flag_PM & (flag_PM.cumsum(-1) == 1)

@@ -1,19 +1,20 @@
 """Hand-made configs, batches and forwards in float64 for tests of algorithms."""
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from rlvr.algorithms import ALGORITHMS
 from rlvr.algorithms.base import Algorithm, Forward
 from rlvr.batch import Batch, padded
-from rlvr.schema.algorithm import DAPOConfig, GRPOConfig
+from rlvr.schema import ALGORITHM_SCHEMAS
 
 Ragged = Sequence[Sequence[float]]
 
-GRPO_KEYS: dict[str, Any] = dict(
-    name="grpo",
+KEYS: dict[str, Any] = dict(
     group=2,
     minibatches=1,
     epochs=1,
@@ -26,22 +27,59 @@ GRPO_KEYS: dict[str, Any] = dict(
     clip_low=0.2,
     clip_high=0.2,
     dual_clip=None,
-    scale_advantages=True,
+    scale_advantages="group",
     kl_coef=0.0,
     kl_estimator="k3",
     kl_in="loss",
+    overlong_buffer=0,
+    overlong_factor=1.0,
+    quantile=0.4,
+    reset_every=0,
+    reset_until=None,
+    reset_optimizer=False,
+    unfinished_penalty=0.0,
+    length_penalty=0.0,
+    length_penalty_on=2,
+    length_penalty_off=3,
+    anchor_tries=4,
+    alpha=0.9375,
+    anchor="correct",
+    gate="armor",
+    ratio="mixture",
+    mix_on="all",
+    gamma=1.0,
+    lam=0.95,
+    value_clip=0.2,
+    eta=1.0,
+    survey_count=8,
+    drop_unsolved=False,
+    beta_value=0.5,
+    beta_policy=1e-3,
+    entropy_coef=0.0,
 )
-DAPO_KEYS: dict[str, Any] = GRPO_KEYS | dict(
-    name="dapo", average="token", clip_high=0.28, overlong_buffer=0, overlong_factor=1.0
-)
+DAPO_KEYS: dict[str, Any] = dict(average="token", clip_high=0.28)
+REWARD_KL: dict[str, Any] = dict(kl_estimator="k1", kl_in="reward")
+OWN_KEYS: dict[str, dict[str, Any]] = {
+    "armor": DAPO_KEYS,
+    "armor_qae": DAPO_KEYS,
+    "cispo": dict(average="token", clip_low=1.0, clip_high=0.28),
+    "dapo": DAPO_KEYS,
+    "gspo": dict(clip_low=3e-4, clip_high=4e-4),
+    "ppo": dict(average="token", **REWARD_KL),
+    "prorl": DAPO_KEYS | dict(clip_high=0.4),
+    "qae": DAPO_KEYS,
+    "reinforce_pp": dict(average="token", **REWARD_KL),
+    "rloo": REWARD_KL,
+}
 
 
-def grpo_config(**changed: Any) -> GRPOConfig:
-    return GRPOConfig(**(GRPO_KEYS | changed))
-
-
-def dapo_config(**changed: Any) -> DAPOConfig:
-    return DAPOConfig(**(DAPO_KEYS | changed))
+def make(name: str, **changed: Any) -> Any:
+    """The algorithm of that name, with the plainest keys where none are given; those it does not have are an error."""
+    schema = ALGORITHM_SCHEMAS[name]
+    known = {f.name for f in fields(schema)}
+    assert set(changed) <= known, f"{name} has no {set(changed) - known}"
+    keys = KEYS | OWN_KEYS.get(name, {}) | changed | {"name": name}
+    return ALGORITHMS[name](schema(**{key: keys[key] for key in known}))
 
 
 def laid(rows: Ragged) -> Tensor:
@@ -86,7 +124,7 @@ def make_batch(
 
 
 def random_batch(scores: Sequence[float | None], *, group: int, width: int = 7, seed: int = 0, **more: Any) -> Batch:
-    """Lengths from 1 to `width`, log-probabilities around -1, a reference and a sampler near by."""
+    """Lengths from 1 to `width`, log-probabilities around -1, a reference and a sampler near by, values and facts."""
     draw = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, width + 1, (len(scores),), generator=draw).tolist()
     lengths[-1] = width
@@ -98,7 +136,13 @@ def random_batch(scores: Sequence[float | None], *, group: int, width: int = 7, 
         near = [0.3 * torch.randn(length, generator=draw, dtype=torch.float64) for _ in range(2)]
         for rows, row in zip((old, ref, sampled), (base, base + near[0], base + near[1]), strict=True):
             rows.append(row.tolist())
-    return make_batch(old, scores, group=group, ref=ref, sampled=sampled, **more)
+    batch = make_batch(old, scores, group=group, ref=ref, sampled=sampled, **more)
+    values_BT = torch.rand(batch.mask_BT.shape, generator=draw, dtype=torch.float64)
+    facts = {
+        name: torch.rand(len(scores) // group, generator=draw).repeat_interleave(group)
+        for name in ("v_star", "ref_success")
+    }
+    return replace(batch, values_BT=values_BT, facts=facts)
 
 
 def moved(batch: Batch, by: float = 0.5, seed: int = 1) -> Tensor:
@@ -113,6 +157,10 @@ def moved(batch: Batch, by: float = 0.5, seed: int = 1) -> Tensor:
 def prepared(algorithm: Algorithm, batch: Batch) -> Batch:
     """With the signal, and weighed as one update."""
     return batch.having(**algorithm.signal(batch)).weighted(algorithm.config.average)
+
+
+def near(got: Tensor, want: object, rtol: float = 1e-10) -> None:
+    torch.testing.assert_close(got, torch.as_tensor(want, dtype=got.dtype), rtol=rtol, atol=1e-14)
 
 
 def loss_and_gradient(algorithm: Algorithm, batch: Batch, logprobs_BT: Tensor) -> tuple[Tensor, Tensor]:

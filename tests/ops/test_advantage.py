@@ -173,3 +173,36 @@ def test_gate_keeps_the_first_correct_anchor_of_mixed_prompts() -> None:
     assert first.tolist() == [[False] * 2] * 3 + [[False, True], [False] * 2]
     _, both = advantage.anchor_gate(wide([[1, 0]]), wide([[1, 1]]))
     assert both.tolist() == [[True, False]]
+
+
+def test_scales_divide_centred_rewards() -> None:
+    reward, valid = wide([[1.0, 0.0, 0.5], [1.0, 1.0, 1.0], [1.0, 0.0, 9.0]]), torch.ones(3, 3, dtype=torch.bool)
+    valid[2, 2] = False
+    centred = advantage.centred(reward, valid)
+    close(centred, [[0.5, -0.5, 0.0], [0.0] * 3, [0.5, -0.5, 0.0]])
+    assert torch.equal(advantage.SCALES["none"](centred, valid, lambda x: x), centred)
+    close(advantage.SCALES["group"](centred, valid, lambda x: x), advantage.standardized(reward, valid))
+    over_batch = advantage.SCALES["batch"](centred, valid, lambda x: x)
+    close(over_batch, centred / ((4 * 0.25 / 7) ** 0.5 + 1e-8))  # eight valid rewards
+    close(over_batch, advantage.reinforce_pp_baseline(reward, valid))
+    assert (over_batch[1] == 0).all()
+
+
+def test_centred_around_another_baseline_still_has_zeros_for_equal_rewards() -> None:
+    reward = wide([[1.0, 0.0, 0.0], [0.3, 0.3, 0.3]])
+    close(advantage.centred(reward, baseline_P1=wide([[0.0], [0.1]])), [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+
+
+def test_reward_at_the_end_and_to_go() -> None:
+    placed = advantage.at_the_end(wide([1.0, 2.0, 3.0]), torch.tensor([1, 3, 0]), 3)
+    assert placed.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]]
+    assert advantage.to_go(wide([[1.0, 2.0, 4.0]])).tolist() == [[7.0, 6.0, 4.0]]
+
+
+def test_cosine_penalty_falls_from_0_to_minus_1() -> None:
+    close(advantage.cosine_penalty(wide([0, 2, 4, 8, 9]), 8), [0.0, (0.5**0.5 - 1) / 2, -0.5, -1.0, -1.0])
+
+
+def test_first_flag_of_each_row() -> None:
+    flags = torch.tensor([[False, True, True], [True, False, True], [False, False, False]])
+    assert advantage.first(flags).tolist() == [[False, True, False], [True, False, False], [False, False, False]]
