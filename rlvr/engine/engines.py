@@ -17,9 +17,10 @@ from rlvr.algorithms.base import SCORED_BY, Algorithm, Event
 from rlvr.batch import Batch
 from rlvr.clock import Clock
 from rlvr.engine.learner import Learner
+from rlvr.engine.models import ValueModel
 from rlvr.engine.reference import Reference
 from rlvr.engine.sampler import Decoding, Order, Sampler
-from rlvr.keys import ConfigError
+from rlvr.engine.scorer import Scorer
 from rlvr.records import Completion, Source
 from rlvr.schema.train import TrainConfig
 from rlvr.world import World
@@ -38,9 +39,6 @@ class Engines:
     """Learners, reference and sampler, kept in agreement."""
 
     def __init__(self, algorithm: Algorithm, speaker: Speaker, config: TrainConfig, world: World, clock: Clock) -> None:
-        unknown = algorithm.models - {"policy", "reference"}
-        if unknown:
-            raise ConfigError(f"algorithm.name={config.algorithm.name} needs a model that is not built: {sorted(unknown)}")
         self.config, self.world, self.clock = config, world, clock
         at = config.rollout.temperature
         self.sampler = Sampler(
@@ -52,8 +50,10 @@ class Engines:
             speaker.stop_ids,
             config.data.max_prompt_tokens + max(config.rollout.max_tokens, config.validation.max_tokens or 0),
         )
-        policy = Learner(speaker.folder, config.model, config.hardware, config.optim, world, at)
-        self.learners: dict[str, Learner] = {"policy": policy}
+        learner = partial(Learner, speaker.folder, config.model, config.hardware, config.optim, world, at)
+        self.learners: dict[str, Learner] = {"policy": learner()}
+        if "critic" in algorithm.models:
+            self.learners["critic"] = learner(ValueModel)
         wanted = "reference" in algorithm.models or config.log.kl_every > 0
         self.reference = Reference(speaker.folder, config.model, config.hardware, world, at) if wanted else None
         self.policy_version = 0
@@ -93,12 +93,12 @@ class Engines:
 
     def score(self, batch: Batch, fields: frozenset[str]) -> Batch:
         """Fill in `fields`, each by the model that owns it."""
-        scorers = {"policy": self.learners["policy"], "reference": self.reference}
+        scorers: dict[str, Scorer | None] = {**self.learners, "reference": self.reference}
         made = {}
         for name in sorted(fields):
             scorer = scorers[SCORED_BY[name]]
             assert scorer is not None
-            made[name] = scorer.logprobs(batch)
+            made[name] = scorer.score(batch)
         return batch.having(**made)
 
     # -- learning -------------------------------------------------------------------------------

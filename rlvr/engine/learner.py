@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from transformers.integrations import HfDeepSpeedConfig
 
-from rlvr.engine.models import LanguageModel
+from rlvr.engine.models import Backbone, LanguageModel
 from rlvr.engine.scorer import Scorer
 from rlvr.schema.hardware import HardwareConfig
 from rlvr.schema.model import ModelConfig
@@ -36,9 +36,10 @@ class Learner(Scorer):
         optim: OptimConfig,
         world: World,
         temperature: float,
+        kind: type[Backbone] = LanguageModel,
     ) -> None:
         settings = deepspeed_settings(hardware, optim)
-        self.model = load_sharded(folder, model, hardware, settings)
+        self.model = load_sharded(kind, folder, model, hardware, settings)
         groups = _decay_groups(self.model, optim)
         self.engine, *_ = deepspeed.initialize(model=self.model, model_parameters=groups, config=settings)
         self._norm_is_ours = hardware.zero == 0 and hardware.dtype == "fp32"  # DeepSpeed reports none there
@@ -94,16 +95,18 @@ class Learner(Scorer):
             raise RuntimeError(f"{folder}: the learner's state is missing or incomplete")
 
 
-def load_sharded(folder: str, model: ModelConfig, hardware: HardwareConfig, settings: dict[str, Any]) -> LanguageModel:
+def load_sharded(
+    kind: type[Backbone], folder: str, model: ModelConfig, hardware: HardwareConfig, settings: dict[str, Any]
+) -> Backbone:
     """Load a model; with ZeRO-3 no rank ever holds all of it."""
     alive = HfDeepSpeedConfig(settings) if hardware.zero == 3 else None
-    module = LanguageModel(folder, model, hardware)
+    module = kind(folder, model, hardware)
     del alive  # transformers watches a weak reference: it must live until the weights are loaded
     return module
 
 
 def whole_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The parameters of a `LanguageModel` under Hugging Face's names, each gathered only while it is used."""
+    """The parameters of a `Backbone` under Hugging Face's names, each gathered only while it is used."""
     for name, parameter in module.named_parameters():
         with GatheredParameters([parameter], enabled=hasattr(parameter, "ds_id")):
             yield name.removeprefix("hf."), parameter.data

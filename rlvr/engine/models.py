@@ -100,8 +100,8 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0]
 
 
-class LanguageModel(nn.Module):
-    """A causal language model that answers with log-probs and entropies of completion tokens, never with logits."""
+class Backbone(nn.Module):
+    """A Hugging Face decoder that runs on packed tokens."""
 
     def __init__(self, folder: str, config: ModelConfig, hardware: HardwareConfig) -> None:
         """Load the weights; under an active `HfDeepSpeedConfig` they are sharded as they load.
@@ -118,7 +118,6 @@ class LanguageModel(nn.Module):
             trust_remote_code=config.trust_remote_code,
         )
         self._refuse_unsupported(folder)
-        self.hf.lm_head = ChunkedHead(self.hf.lm_head, hardware.head_chunk)
         for module in self.hf.modules():  # dropout would make the policy ratio differ from 1 before the first update
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
@@ -126,11 +125,6 @@ class LanguageModel(nn.Module):
                 module.attention_dropout = 0.0
         if hardware.gradient_checkpointing:
             self.hf.gradient_checkpointing_enable({"use_reentrant": False})
-
-    def forward(self, packed: Packed, temperature: float, entropy_learns: bool = False) -> tuple[Tensor, Tensor]:
-        """float32 (M,) log-probs of the completion tokens and (M,) entropies."""
-        hidden_ND = self.hidden(packed)
-        return self.hf.lm_head(hidden_ND[packed.predict_M], packed.target_M, temperature, entropy_learns)
 
     def hidden(self, packed: Packed) -> Tensor:
         """(N, D) last hidden states of all tokens."""
@@ -143,6 +137,37 @@ class LanguageModel(nn.Module):
                 raise ConfigError(f"model.path={folder}: models that transform their logits ({name}) are not supported")
         if self.attention == "packed" and getattr(told, "use_sliding_window", False):
             raise ConfigError(f"model.path={folder} uses sliding windows; set hardware.attention=padded")
+
+
+class LanguageModel(Backbone):
+    """A causal language model that answers with log-probs and entropies of completion tokens, never with logits."""
+
+    def __init__(self, folder: str, config: ModelConfig, hardware: HardwareConfig) -> None:
+        super().__init__(folder, config, hardware)
+        self.hf.lm_head = ChunkedHead(self.hf.lm_head, hardware.head_chunk)
+
+    def forward(self, packed: Packed, temperature: float, entropy_learns: bool = False) -> dict[str, Tensor]:
+        """float32 (M,) log-probs of the completion tokens and (M,) entropies, by the names of `Forward`'s fields."""
+        hidden_MD = self.hidden(packed)[packed.predict_M]
+        logprobs_M, entropy_M = self.hf.lm_head(hidden_MD, packed.target_M, temperature, entropy_learns)
+        return {"logprobs_BT": logprobs_M, "entropy_BT": entropy_M}
+
+
+class ValueModel(Backbone):
+    """A critic: the same decoder with one number per token in place of a vocabulary; it starts at zero everywhere."""
+
+    def __init__(self, folder: str, config: ModelConfig, hardware: HardwareConfig) -> None:
+        super().__init__(folder, config, hardware)
+        self.hf.lm_head = nn.Identity()
+        width = self.hf.config.get_text_config().hidden_size
+        self.value = nn.Linear(width, 1, dtype=DTYPES[hardware.dtype])
+        nn.init.zeros_(self.value.weight)
+        nn.init.zeros_(self.value.bias)
+
+    def forward(self, packed: Packed, temperature: float, entropy_learns: bool = False) -> dict[str, Tensor]:
+        """float32 (M,) values of the states in which the completion tokens were chosen."""
+        hidden_MD = self.hidden(packed)[packed.predict_M]
+        return {"values_BT": self.value(hidden_MD)[:, 0].float()}
 
 
 # -- three ways to run the same tokens ---------------------------------------------------

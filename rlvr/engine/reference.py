@@ -27,10 +27,9 @@ class Reference(Scorer):
 
     def __init__(self, folder: str, model: ModelConfig, hardware: HardwareConfig, world: World, temperature: float) -> None:
         settings = deepspeed_settings(hardware, None)
-        loaded = load_sharded(folder, model, hardware, settings)
-        loaded.requires_grad_(False)
-        self.model: LanguageModel = loaded
-        module = deepspeed.initialize(model=loaded, config=settings)[0] if hardware.zero == 3 else loaded.to(world.device)
+        self.model = load_sharded(LanguageModel, folder, model, hardware, settings).requires_grad_(False)
+        sharded = hardware.zero == 3
+        module = deepspeed.initialize(model=self.model, config=settings)[0] if sharded else self.model.to(world.device)
         super().__init__(module, world, hardware.tokens_per_micro_batch, temperature)
         self.version = 0  # how often it has been moved
 

@@ -28,14 +28,16 @@ class Scorer:
     def forward(self, micro: Batch, entropy_learns: bool = False) -> Forward:
         """One micro-batch that lies on the host; the result lies on the device, with gradients unless they are off."""
         packed = Packed.of(micro, self.world.device)
-        logprobs_M, entropy_M = self.module(packed, self.temperature, entropy_learns)
-        return Forward(logprobs_BT=packed.unpacked(logprobs_M), entropy_BT=packed.unpacked(entropy_M))
+        told = self.module(packed, self.temperature, entropy_learns)
+        return Forward(**{name: packed.unpacked(x_M) for name, x_M in told.items()})
 
     @torch.no_grad()
-    def logprobs(self, batch: Batch) -> Tensor:
-        """(B, T) float32 log-probs of a batch's completion tokens, on the host, in its row order."""
+    def score(self, batch: Batch) -> Tensor:
+        """(B, T) float32 log-probs, or values of a critic, of a batch's completion tokens, on the host, in its row order."""
         out_BT = torch.zeros(batch.mask_BT.shape)
         for rows in self.cuts(batch):
-            scored = self.forward(piece(batch, rows)).logprobs_BT
-            out_BT[rows] = scored[: len(rows)].cpu()  # type: ignore[index]
+            new = self.forward(piece(batch, rows))
+            scored = new.logprobs_BT if new.values_BT is None else new.values_BT
+            assert scored is not None
+            out_BT[rows] = scored[: len(rows)].cpu()
         return out_BT

@@ -11,7 +11,6 @@ from rlvr.algorithms.base import Algorithm, Forward, Loss
 from rlvr.batch import Batch
 from rlvr.clock import Clock
 from rlvr.engine.engines import Engines
-from rlvr.engine.learner import Learner
 from rlvr.engine.packing import piece
 from rlvr.schema.train import OptimConfig, TrainConfig
 from rlvr.tally import Tally
@@ -57,13 +56,13 @@ class Updater:
         metrics, done = Tally(), 0
         for _ in range(self.config.algorithm.epochs):
             for mini in batch.minibatches(self.config.algorithm.minibatches):
-                lr = learning_rate(self.config.optim, step * self.per_step + done, self.config.steps * self.per_step)
+                share = schedule(self.config.optim, step * self.per_step + done, self.config.steps * self.per_step)
                 for name, loss in self.algorithm.losses.items():
-                    told = self._one(self.engines.learners[name], loss, mini, lr, first=done == 0 and name == "policy")
-                    metrics.add_all(told, "" if name == "policy" else f"{name}_")
+                    told = self._one(name, loss, mini, share, first=done == 0 and name == "policy")
+                    metrics.add_all(told, "" if name == "policy" else f"{name}/")
                 done += 1
         self.engines.updated()
-        return metrics.means() | {"lr": lr, "reward": self._reward(batch)}
+        return metrics.means() | {"reward": self._reward(batch)}
 
     def _reward(self, batch: Batch) -> float:
         """Mean reward of the sequences that count, over all ranks."""
@@ -71,7 +70,9 @@ class Updater:
         total, count = self.world.sum(torch.stack([(self.algorithm.reward(batch) * counts_B).sum(), counts_B.sum()])).tolist()
         return total / max(1.0, count)
 
-    def _one(self, learner: Learner, loss: Loss, mini: Batch, lr: float, first: bool) -> dict[str, float]:
+    def _one(self, name: str, loss: Loss, mini: Batch, share: float, first: bool) -> dict[str, float]:
+        learner = self.engines.learners[name]
+        lr = share * {"policy": self.config.optim.lr, "critic": self.config.optim.critic_lr}[name]
         mini = mini.weighted(self.config.algorithm.average)
         sums: dict[str, Tensor] = {}
         gap = Gap()
@@ -92,7 +93,7 @@ class Updater:
             sums["mismatch_gap"] = self._checked(gap)
         with self.clock("optimizer"):
             norm = learner.update(lr)
-        return self._global(sums) | {"grad_norm": norm}
+        return self._global(sums) | {"grad_norm": norm, "lr": lr}
 
     def _checked(self, gap: "Gap") -> Tensor:
         """This rank's share of the mean gap, after all ranks agreed that the engines agree."""
@@ -135,12 +136,11 @@ def _with_old(micro: Batch, new: Forward) -> Batch:
     return micro.having(old_logprobs_BT=new.logprobs_BT.detach())
 
 
-def learning_rate(optim: OptimConfig, update: int, total: int) -> float:
-    """Linear warm-up, then constant, linear or cosine decay to zero at `total` updates; a pure function of `update`."""
+def schedule(optim: OptimConfig, update: int, total: int) -> float:
+    """Share of the peak learning rate: linear warm-up, then constant, linear or cosine decay to zero at `total` updates."""
     if update < optim.warmup:
-        return optim.lr * (update + 1) / (optim.warmup + 1)
-    share = (update - optim.warmup) / max(1, total - optim.warmup)
-    return optim.lr * DECAYS[optim.schedule](share)
+        return (update + 1) / (optim.warmup + 1)
+    return DECAYS[optim.schedule]((update - optim.warmup) / max(1, total - optim.warmup))
 
 
 DECAYS = {

@@ -30,7 +30,7 @@ def test_logprobs_and_gradients_equal_one_sequence_at_a_time(tmp_path, family, t
     model = LanguageModel(folder, MODEL, hardware(attention=attention, gradient_checkpointing=checkpointing))
     model.train()
     packed = Packed.of(batch_of(*ROWS), torch.device("cpu"))
-    logprobs_BT = packed.unpacked(model(packed, 0.7)[0])
+    logprobs_BT = packed.unpacked(model(packed, 0.7)["logprobs_BT"])
     torch.testing.assert_close(logprobs_BT.detach(), wanted, rtol=1e-5, atol=1e-6)
     (logprobs_BT * torch.arange(1, 6)).sum().backward()
     theirs = dict(plain.named_parameters())

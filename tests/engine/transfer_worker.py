@@ -32,7 +32,7 @@ def gap(sampler: Sampler, learner: Learner, version: str) -> float:
     batch = batch_of(*[(p, list(c.tokens)) for p, c in zip(PROMPTS, drawn, strict=True)])
     with torch.no_grad():
         packed = Packed.of(batch, torch.device("cpu"))
-        logprobs_BT = packed.unpacked(learner.module(packed, TEMPERATURE)[0])
+        logprobs_BT = packed.unpacked(learner.module(packed, TEMPERATURE)["logprobs_BT"])
     ours = [logprobs_BT[i, : len(c.tokens)] for i, c in enumerate(drawn)]
     return max(float((a - torch.tensor(c.logprobs)).abs().max()) for a, c in zip(ours, drawn, strict=True))
 
