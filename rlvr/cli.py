@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rlvr import __version__, launch, manual
 from rlvr.config import Job, application, given_keys, load, write
+from rlvr.grade import grade
 from rlvr.keys import ConfigError
 from rlvr.schema.train import TrainConfig, arithmetic
 
@@ -198,7 +199,7 @@ def _complete(arguments: list[str]) -> int:
     return 0
 
 
-VERBS: dict[str, Callable[[list[str]], int]] = {"train": train, "config": config}
+VERBS: dict[str, Callable[[list[str]], int]] = {"train": train, "grade": grade, "config": config}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,28 +16,37 @@ VERIFIERS: dict[str, str] = {
     "number": "rlvr.verifiers.number:Number",
     "math": "rlvr.verifiers.math:Math",
     "choice": "rlvr.verifiers.choice:Choice",
+    "code": "rlvr.verifiers.code:Code",
     "gym": "rlvr.verifiers.gym:Gym",
     "instructions": "rlvr.verifiers.instructions:Instructions",
+    "format": "rlvr.verifiers.shape:Format",
+    "length": "rlvr.verifiers.shape:Length",
+    "language": "rlvr.verifiers.shape:Language",
+    "composite": "rlvr.verifiers.composite:Composite",
 }
 
 
 def build(name: str, options: dict[str, Any] | None = None) -> Verifier:
-    """The verifier called `name`, or the function that `path/to/file.py:function` points at.
+    """The verifier called `name`, or the function or Verifier class that `path/to/file.py:name` points at.
 
     Raises:
         ConfigError: no such verifier, file, function or option; the message names what is near.
     """
     options = dict(options or {})
     if ".py:" in name or name.endswith(".py"):
-        from rlvr.verifiers.custom import Custom
+        from rlvr.verifiers.custom import Custom, load
 
-        return Custom(name, options)
+        own = load(name)
+        if not (isinstance(own, type) and issubclass(own, Verifier)):
+            return Custom(name, options, own)
+        _check_options(name, own, options)
+        return own(**options)
     if name not in VERIFIERS:
         hint = nearest(name, VERIFIERS)
         raise ConfigError(
             f"verifier {name!r}: no such verifier; "
             + (f"did you mean {hint!r}? " if hint else "")
-            + f"There are {', '.join(VERIFIERS)}, and path/to/file.py:function for your own"
+            + f"There are {', '.join(VERIFIERS)}, and path/to/file.py:name for your own"
         )
     module, cls = VERIFIERS[name].split(":")
     made: type[Verifier] = getattr(importlib.import_module(module), cls)
@@ -46,7 +55,8 @@ def build(name: str, options: dict[str, Any] | None = None) -> Verifier:
 
 
 def _check_options(name: str, made: type[Verifier], options: dict[str, Any]) -> None:
-    known = [p for p in inspect.signature(made).parameters if p != "self"]
+    parameters = inspect.signature(made).parameters
+    known = list(parameters)
     for option in options:
         if option not in known:
             hint = nearest(option, known)
@@ -55,6 +65,9 @@ def _check_options(name: str, made: type[Verifier], options: dict[str, Any]) -> 
                 + (f"did you mean {hint!r}? " if hint else "")
                 + f"It has {', '.join(known) or 'none'}"
             )
+    for option, parameter in parameters.items():
+        if parameter.default is parameter.empty and option not in options:
+            raise ConfigError(f"verifier {name!r} needs its option {option!r}")
 
 
 def self_check(name: str, options: dict[str, Any] | None = None) -> None:

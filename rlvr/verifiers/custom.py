@@ -1,4 +1,4 @@
-"""A user's own verifier: `path/to/file.py:function`."""
+"""A user's own verifier: `path/to/file.py:name` of a function or of a Verifier class."""
 
 import importlib.util
 import os
@@ -20,8 +20,8 @@ class Custom(Verifier):
 
     name: ClassVar[str] = "custom"
 
-    def __init__(self, path: str, options: dict[str, Any]) -> None:
-        self.path, self.options, self.function = path, options, _load(path)
+    def __init__(self, path: str, options: dict[str, Any], function: Callable[..., Any]) -> None:
+        self.path, self.options, self.function = path, options, function
 
     def check_answer(self, answer: Any) -> None:
         if answer is None:
@@ -43,10 +43,15 @@ class Custom(Verifier):
         raise TypeError(f"{self.path} returned {kind}; return a score, a dict with a score, or a Verdict")
 
 
-def _load(path: str) -> Callable[..., Any]:
+def load(path: str) -> Callable[..., Any]:
+    """The function or class that `path/to/file.py:name` points at.
+
+    Raises:
+        ConfigError: no such file or name, or the file cannot be imported; the message names what is near.
+    """
     file, _, function = path.rpartition(":")
     if not file or not function:
-        raise ConfigError(f"verifier {path!r}: write it as path/to/file.py:function")
+        raise ConfigError(f"verifier {path!r}: write it as path/to/file.py:function (or :Class)")
     where = Path(file).expanduser()
     if not where.is_file():
         raise ConfigError(f"verifier {path!r}: there is no file {file} (looked from {os.getcwd()})")
@@ -62,6 +67,7 @@ def _load(path: str) -> Callable[..., Any]:
         names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         hint = nearest(function, names)
         raise ConfigError(
-            f"verifier {path!r}: {file} has no function {function}" + (f"; did you mean {hint}?" if hint else "")
+            f"verifier {path!r}: {file} has no function or class {function}"
+            + (f"; did you mean {hint}?" if hint else "")
         )
     return found

@@ -11,6 +11,7 @@ from typing import Literal
 Mode = Literal["auto", "boxed", "hash", "answer", "last", "whole"]
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BRACE = re.compile(r"\\.|[{}]", re.S)  # backslash-escaped characters do not count
 _MARK = re.compile(r"\banswer\b\s*\**\s*(?:is\s*:?|:|=)", re.I)
 _FORMULA = re.compile(
     r"\$\$(?P<a>.+?)\$\$|\\\[(?P<b>.+?)\\\]|\\\((?P<c>.+?)\\\)"
@@ -61,9 +62,9 @@ def closing(text: str, start: int, pair: str = "{}") -> int | None:
 
 def boxes(text: str) -> list[str]:
     """Contents of all complete `\\boxed{...}`, outermost only, in order."""
-    found, at = [], 0
+    found, at, pairs = [], 0, _pairs(text) if _BOX.search(text) else {}
     while match := _BOX.search(text, at):
-        end = closing(text, match.end() - 1)
+        end = pairs.get(match.end() - 1)
         if end is None:
             at = match.end()
         else:
@@ -74,9 +75,26 @@ def boxes(text: str) -> list[str]:
 
 def unbox(text: str) -> str:
     """A box's content where `text` is nothing but that box."""
-    while (match := _BOX.match(text.strip())) and closing(text.strip(), match.end() - 1) == len(text.strip()) - 1:
-        text = text.strip()[match.end() : -1]
-    return text
+    text = text.strip()
+    if not _BOX.match(text):
+        return text
+    pairs, start, stop = _pairs(text), 0, len(text)
+    while (match := _BOX.match(text, start)) and pairs.get(match.end() - 1) == stop - 1:
+        start, stop = match.end(), stop - 1
+        start += len(text[start:stop]) - len(text[start:stop].lstrip())
+        stop = start + len(text[start:stop].rstrip())
+    return text[start:stop]
+
+
+def _pairs(text: str) -> dict[int, int]:
+    """Where each brace that is closed is closed: one pass, as a model may open thousands."""
+    found, opened = {}, []
+    for brace in _BRACE.finditer(text):
+        if brace.group() == "{":
+            opened.append(brace.start())
+        elif brace.group() == "}" and opened:
+            found[opened.pop()] = brace.start()
+    return found
 
 
 def final_span(text: str, mode: Mode) -> Found:

@@ -136,7 +136,10 @@ def _never_negative(text: str) -> bool:
 
 def _real_set(text: str) -> Answer | None:
     if match := re.fullmatch(r"([a-z])\s*\\in\s+(.*)|([a-z])\s*\\in(?=[\[(\\])\s*(.*)", text):
-        inner = as_real_set(_read(match[2] or match[4]))
+        inside = _read(match[2] or match[4])
+        if isinstance(inside, Unordered):
+            return inside
+        inner = as_real_set(inside)
         return RealSet(inner.pieces, match[1] or match[3]) if inner else None
     if match := _BUILDER.fullmatch(text):
         inner = as_real_set(_read(match[2]))

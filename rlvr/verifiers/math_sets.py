@@ -24,10 +24,11 @@ def as_real_set(answer: Answer | None) -> RealSet | None:
 
 
 def union(answers: list[Answer | None]) -> RealSet | None:
+    """The union of sets of one variable; None if one of them is no set of reals."""
     sets = [as_real_set(answer) for answer in answers]
     found = [s for s in sets if s is not None]
     names = {s.variable for s in found}
-    if len(found) < len(sets) or len(names) > 1 or isinstance(answers[0], Unordered) and len(answers) == 1:
+    if len(found) < len(sets) or len(names) > 1:
         return None
     return RealSet(merge([piece for s in found for piece in s.pieces]), names.pop())
 
@@ -51,7 +52,8 @@ def merge(pieces: list[Piece]) -> tuple[Piece, ...]:
 
 
 def without(whole: RealSet, points: list[Expr]) -> RealSet | None:
-    if any(point.free_symbols for point in points):
+    """`whole` with points taken out; None if a point is not a real number."""
+    if not all(point.evalf().is_real for point in points):
         return None
     pieces = list(whole.pieces)
     for point in points:
@@ -66,6 +68,7 @@ def without(whole: RealSet, points: list[Expr]) -> RealSet | None:
 
 
 def half_line(positive: Expr, strict: bool, x: Expr) -> Piece | None:
+    """Where `positive` > 0 (>= 0 unless strict); None if it is not linear in `x` with real coefficients."""
     if not positive.is_polynomial(x) or sympy.degree(positive, x) != 1:
         return None
     expanded = sympy.expand(positive)
@@ -79,6 +82,7 @@ def half_line(positive: Expr, strict: bool, x: Expr) -> Piece | None:
 
 
 def meet(pieces: list[Piece]) -> tuple[Piece, ...]:
+    """The intersection of intervals, as one interval or none."""
     low, low_in, high, high_in = -sympy.oo, False, sympy.oo, False
     for piece in pieces:
         if piece.low > low or (piece.low == low and not piece.low_in):

@@ -10,6 +10,7 @@ from rlvr.verifiers.extract import NUMBER_IN_TEXT, Mode, tidy, unbox
 from rlvr.verifiers.rational import Rational, agree, read_rational
 from rlvr.verifiers.units import split_unit
 
+_NOT = re.compile(r"\b(?:not|never)\b|n't\b|\u2260|\\neq?\b", re.I)
 _HEDGE = re.compile(r"[,;]|\b(?:or|and)\b")
 
 
@@ -67,9 +68,12 @@ def read_quantity(text: str) -> Rational | None:
 
 
 def _only_number(sentence: str) -> Rational | None:
-    """The number of a sentence that has exactly one value in it; "3 or 5" has none."""
-    found = {read_rational(match.group(0)) for match in NUMBER_IN_TEXT.finditer(sentence)}
-    return found.pop() if len(found) == 1 else None
+    """The number of a sentence that has exactly one value in it; "3 or 5" and "not 3" have none."""
+    matches = list(NUMBER_IN_TEXT.finditer(sentence))
+    found = {read_rational(match.group(0)) for match in matches}
+    if len(found) != 1 or _NOT.search(sentence[: matches[0].start()]):
+        return None
+    return found.pop()
 
 
 def _gold(answer: Any) -> Rational | None:

@@ -25,6 +25,8 @@ NUMBER = build("number")
         ("5", "\\boxed{3 or x=5}", 0),
         ("3", "The answer is 3 or 5.", 0),
         ("3", "#### 3, 5", 0),
+        ("3", "The answer is not 3.", 0),
+        ("3", "The answer is 3 (not counting the dog).", 1),
         ("7", "so the total is $3+4=7$.", 1),
         ("5", "<think>5", 0),
         ("5", "<think>7</think>5", 1),

@@ -39,7 +39,7 @@ def test_canaries_pass_in_every_mode(name: str, extract: str, prefilled: bool) -
     self_check(name, {"extract": extract, "prefilled": prefilled})
 
 
-@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("name", [n for n in VERIFIERS if n not in ("format", "length", "language", "composite")])
 def test_canaries_of_the_table(name: str) -> None:
     assert build(name).name == name
     assert {right for _, _, right in build(name).canaries} == {True, False}
