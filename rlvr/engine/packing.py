@@ -95,11 +95,11 @@ def micro_batch_rows(batch: Batch, unit: int, most_tokens: int, world: World) ->
     return cut + [rows.new_empty(0)] * (wanted - len(cut))
 
 
-def piece(batch: Batch, rows: Tensor) -> Batch:
-    """The micro-batch of `rows`; of none, one row of weight zero that keeps this rank in step with the others."""
+def piece(batch: Batch, rows: Tensor, unit: int = 1) -> Batch:
+    """The micro-batch of `rows`; of none, one unit of weight zero that keeps this rank in step with the others."""
     if len(rows):
         return batch.take(rows)
-    row = batch.take(torch.tensor([0]))
+    row = batch.take(torch.arange(unit))
     zeroed = {
         name: getattr(row, name) * 0
         for name in ("mask_BT", "token_weight_BT", "sequence_weight_B")

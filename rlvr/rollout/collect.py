@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -38,6 +38,7 @@ class Group:
     completions: list[Completion] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     chosen: list[int] = field(default_factory=list)  # which of them are trained on; empty if the prompt is rejected
+    rejected: list[str] = field(default_factory=list)  # why it is not trained on, in the words of the algorithm's gate
 
     @property
     def scores(self) -> list[float]:
@@ -53,6 +54,7 @@ class Collected:
     cursor: int  # stream position after this step
     tally: Tally  # over all that was sampled
     rows: list[dict[str, Any]]  # all that was sampled, for the record
+    prompts: list[dict[str, Any]]  # one row per prompt that was tried: how often it was solved, and why it was rejected
 
 
 class Collector:
@@ -84,7 +86,7 @@ class Collector:
         missing = list(range(rollout.prompts))
         kept: dict[int, Group] = {}
         spare: dict[int, Group] = {}
-        rows: list[dict[str, Any]] = []
+        tried: list[Group] = []
         for round_number in range(rollout.max_rounds):
             wanted = math.ceil(len(missing) * (rollout.oversample if round_number else 1))
             groups = [
@@ -94,12 +96,12 @@ class Collector:
             ]
             cursor += wanted
             self._draw(groups)
-            self._select(groups)
+            self._select(groups, tally)
             for group in groups:
                 target = kept if group.chosen else spare
                 target.setdefault(group.slot, group)
                 _count(group, tally)
-                rows += _rows(group)
+            tried += groups
             filled = {slot for part in self.world.gather(sorted(kept)) for slot in part}
             missing = [slot for slot in missing if slot not in filled]
             if not missing:
@@ -107,7 +109,8 @@ class Collector:
         self._check_filled(missing)
         tally.add("rounds", round_number + 1)
         tally.add("unfilled", len(missing) / rollout.prompts)
-        return Collected(self._batch(kept, spare), cursor, tally, rows)
+        rows = [row for group in tried for row in _rows(group)]
+        return Collected(self._batch(kept, spare), cursor, tally, rows, [_outcome(group) for group in tried])
 
     def _draw(self, groups: Sequence[Group]) -> None:
         """Sample from each source, the reference first so that the policy's weights are in the sampler at the end."""
@@ -135,16 +138,21 @@ class Collector:
                     group.completions += drawn[index][own]
                     group.verdicts += verdicts[own]
 
-    def _select(self, groups: Sequence[Group]) -> None:
+    def _select(self, groups: Sequence[Group], tally: Tally) -> None:
         if not groups:
             return
         cut_is_wrong = self.config.algorithm.truncated == "wrong"  # select must see what the reward will see
         score_PN = torch.tensor(
             [[0.0 if cut_is_wrong and c.truncated else s for c, s in zip(g.completions, g.scores, strict=True)] for g in groups]
         )
-        chosen_PN = self.algorithm.select(score_PN)
-        for group, chosen_N in zip(groups, chosen_PN, strict=True):
+        reasons, learned = self.algorithm.gate(score_PN), self.algorithm.facts(score_PN)
+        for row, (group, chosen_N) in enumerate(zip(groups, self.algorithm.select(score_PN), strict=True)):
             group.chosen = chosen_N.nonzero()[:, 0].tolist()
+            group.rejected = [reason for reason, holds_P in reasons.items() if holds_P[row]]
+            facts = {name: fact_P[row].item() for name, fact_P in learned.items()}
+            group.prompt = replace(group.prompt, facts=group.prompt.facts | facts)
+            for reason in reasons:
+                tally.add(f"gate/{reason}", float(reason in group.rejected))
 
     def _check_filled(self, missing: Sequence[int]) -> None:
         rollout = self.config.rollout
@@ -213,3 +221,17 @@ def _rows(group: Group) -> list[dict[str, Any]]:
         }
         for index, (completion, verdict) in enumerate(zip(group.completions, group.verdicts, strict=True))
     ]
+
+
+def _outcome(group: Group) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "id": group.prompt.id,
+        "source": group.prompt.source,
+        "position": group.position,
+        "kept": bool(group.chosen),
+        "rejected": group.rejected,
+    }
+    for sampler in ("policy", "reference"):
+        scores = [s for c, s in zip(group.completions, group.scores, strict=True) if c.source == sampler and not math.isnan(s)]
+        told |= {f"{sampler}_judged": len(scores), f"{sampler}_solved": sum(s > 0 for s in scores)}
+    return told

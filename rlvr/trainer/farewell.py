@@ -9,6 +9,7 @@ from typing import Any
 
 from rlvr.trainer.curve import draw
 from rlvr.trainer.display import Display, summary_table
+from rlvr.trainer.gates import gate_table, read_outcomes
 from rlvr.trainer.jsonl import overview, read_rows
 from rlvr.trainer.record import Record
 
@@ -30,6 +31,8 @@ def farewell(display: Display, record: Record, run_dir: Path, test: Mapping[str,
     where = record.finish(last)
     (run_dir / SUMMARY).write_text(json.dumps({"first": first, "last": last}, indent=1) + "\n")
     display.note(summary_table(first, last))
+    if (gates := gate_table(read_outcomes(run_dir))) is not None:
+        display.note(gates)
     told = {"learning curve": curve, "W&B run": where, **paths, "metrics": run_dir / "metrics.jsonl"}
     display.places({name: path for name, path in told.items() if path})
 

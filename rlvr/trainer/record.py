@@ -37,6 +37,7 @@ from rlvr.trainer.jsonl import JsonLines, Row, cut, read_rows
 WandbMode = Literal["online", "offline"]
 SAMPLE_COLUMNS = ("step", "prompt", "response", "answer", "score", "source", "truncated")
 WANDB_MODE = {"online": "online", "run": "online", "offline": "offline", "dryrun": "offline", "disabled": "off"}
+PER_RANK = ("rollouts", "prompts")  # folders in which every rank has a file of its own
 INIT_SECONDS = 30.0  # W&B may take this long to answer before the run is recorded offline
 FINISH_SECONDS = 60.0  # it gives up sending the last rows after this long
 JOIN_SECONDS = 90.0  # and its thread is left behind after this long
@@ -66,7 +67,7 @@ class Record:
         self._dir.mkdir(parents=True, exist_ok=True)
         names = ["metrics.jsonl", "samples.jsonl"]
         # of all ranks, for the run may have had more of them before
-        names += [f"rollouts/{path.name}" for path in (self._dir / "rollouts").glob("rank*.jsonl")]
+        names += [str(path.relative_to(self._dir)) for kind in PER_RANK for path in (self._dir / kind).glob("rank*.jsonl")]
         for name in names:
             cut(self._dir / name, self._last)
         suffix = f"_{self._start}" if self._start else ""
@@ -113,6 +114,10 @@ class Record:
         """Append this rank's rollouts of a step to its own file, if `log.rollouts`."""
         if self._config.log.rollouts:
             self._file(f"rollouts/rank{self._rank}.jsonl").write({"step": step} | row for row in rows)
+
+    def prompts(self, step: int, rows: Iterable[Row]) -> None:
+        """Append what became of each prompt that this rank tried in a step to its own file."""
+        self._file(f"prompts/rank{self._rank}.jsonl").write({"step": step} | row for row in rows)
 
     def flush(self) -> None:
         """Force everything to the disk: called before a checkpoint, which must not outlive its metrics."""

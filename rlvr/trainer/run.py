@@ -96,6 +96,7 @@ class Run:
             improved = self._note_best(validated)
         with self.clock("record"):
             self.record.rollouts(step, collected.rows)
+            self.record.prompts(step, collected.prompts)
         self._write(row | self.cost.of(sampled, self.clock.take(), self._lap()), validated, samples)
         if last or improved or _due(step, self.config.checkpoint.every):
             self._save()

@@ -78,7 +78,7 @@ class Updater:
         gap = Gap()
         cuts = learner.cuts(mini, self.algorithm.unit)
         for number, rows in enumerate(cuts):
-            micro = piece(mini, rows)
+            micro = piece(mini, rows, self.algorithm.unit)
             with self.clock("forward"):
                 new = learner.forward(micro, self.algorithm.entropy_learns)
                 micro = _with_old(micro.to(self.world.device), new)
