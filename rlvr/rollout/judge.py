@@ -14,6 +14,9 @@ from rlvr.verifiers.base import Verifier
 from rlvr.verifiers.pool import Job, VerifierPool
 
 
+THOUGHT = "<think>"
+
+
 @functools.cache
 def _verifier(name: str, options: str) -> Verifier:
     return build(name, json.loads(options))
@@ -38,11 +41,15 @@ class Judge:
             self.pool.warm(source.verifier, dict(source.verifier_options))
 
     def submit(self, prompt: Prompt, completion: Completion) -> int:
-        """Start grading; returns a ticket at once."""
+        """Start grading; returns a ticket at once.
+
+        A chat template may open the thought in the prompt: the verifier must see that it is open.
+        """
+        opened = THOUGHT if prompt.text.rstrip().endswith(THOUGHT) else ""
         return self.pool.submit(Job(
                 verifier=prompt.verifier,
                 options=self.options[prompt.source],
-                response=completion.text,
+                response=opened + completion.text,
                 answer=prompt.answer,
             ))
 
