@@ -35,8 +35,8 @@ check: setup  ## lint, formatting and types
 docs: setup  ## regenerate docs/config.md
 	$(BIN)/rlvr config reference --write docs/config.md
 
-bench: setup  ## time the stages of a step
-	$(BIN)/python scripts/bench.py $(ARGS)
+bench: setup  ## measure, as ratios, what the docs claim
+	for script in scripts/bench/*.py; do $(BIN)/python $$script; done
 
 clean:  ## remove what was built, not what was run
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -21,6 +21,21 @@ class EnginesDisagree(RuntimeError):
     """Sampler and learner give the same tokens different log-probs: they do not hold the same weights."""
 
 
+class Gap:
+    """Mean difference of two passes over the policy's own tokens."""
+
+    def __init__(self) -> None:
+        self.total, self.count = 0.0, 0.0
+
+    def add(self, micro: Batch, one_BT: Tensor | None, other_BT: Tensor | None) -> None:
+        """Add a micro-batch; anchors are left out, since the reference sampled them."""
+        assert one_BT is not None and other_BT is not None
+        column_T = torch.arange(micro.mask_BT.shape[1], device=micro.mask_BT.device)
+        own_BT = (column_T[None] < micro.length_B[:, None]) & ~micro.anchor_B[:, None]
+        self.total += float((one_BT.detach() - other_BT)[own_BT].abs().sum())
+        self.count += float(own_BT.sum())
+
+
 class Updater:
     """Runs the optimizer updates of a step."""
 
@@ -75,7 +90,7 @@ class Updater:
         lr = share * {"policy": self.config.optim.lr, "critic": self.config.optim.critic_lr}[name]
         mini = mini.weighted(self.config.algorithm.average)
         sums: dict[str, Tensor] = {}
-        gap = Gap()
+        sampled, scored = Gap(), Gap()
         cuts = learner.cuts(mini, self.algorithm.unit)
         for number, rows in enumerate(cuts):
             micro = piece(mini, rows, self.algorithm.unit)
@@ -84,25 +99,27 @@ class Updater:
                 micro = _with_old(micro.to(self.world.device), new)
                 value, told = loss(new, micro)
             if first and len(rows):
-                gap.add(micro)
+                sampled.add(micro, micro.old_logprobs_BT, micro.sampled_logprobs_BT)
+                scored.add(micro, new.logprobs_BT, micro.old_logprobs_BT)
             with self.clock("backward"):
                 learner.backward(value, last=number == len(cuts) - 1)
             for key, number_ in (told | {"loss": value.detach()}).items():
                 sums[key] = sums.get(key, 0.0) + number_.detach()
         if first:
-            sums["mismatch_gap"] = self._checked(gap)
+            sums["mismatch_gap"] = self._checked(sampled, "the sampler does not hold the learner's weights")
+            self._checked(scored, "the policy ratio is not 1 before the first update")
         with self.clock("optimizer"):
             norm = learner.update(lr)
         return self._global(sums) | {"grad_norm": norm, "lr": lr}
 
-    def _checked(self, gap: "Gap") -> Tensor:
-        """This rank's share of the mean gap, after all ranks agreed that the engines agree."""
+    def _checked(self, gap: Gap, fault: str) -> Tensor:
+        """This rank's share of a mean gap that is to be near zero, after all ranks agreed that it is."""
         total, count = self.world.sum(torch.tensor([gap.total, gap.count], dtype=torch.float64)).tolist()
         mean, bound = total / max(1.0, count), self.config.hardware.mismatch_bound
         if not mean <= bound:
             raise EnginesDisagree(
-                f"mean |log p_learner - log p_sampler| is {mean:.3g}, above hardware.mismatch_bound={bound}: the sampler does "
-                f"not hold the learner's weights. {self.engines.diagnose()}"
+                f"two passes over the same tokens differ by {mean:.3g} nats per token on average, above "
+                f"hardware.mismatch_bound={bound}: {fault}. {self.engines.diagnose()}"
             )
         return torch.tensor(mean / self.world.size)
 
@@ -113,21 +130,6 @@ class Updater:
             if name == "loss" and not math.isfinite(value):
                 raise FloatingPointError(f"the loss is {value}")
         return dict(zip(names, values, strict=True))
-
-
-class Gap:
-    """Sum of |log p_learner - log p_sampler| over the policy's own tokens."""
-
-    def __init__(self) -> None:
-        self.total, self.count = 0.0, 0.0
-
-    def add(self, micro: Batch) -> None:
-        assert micro.old_logprobs_BT is not None
-        column_T = torch.arange(micro.mask_BT.shape[1], device=micro.mask_BT.device)
-        own_BT = (column_T[None] < micro.length_B[:, None]) & ~micro.anchor_B[:, None]
-        gap_BT = (micro.old_logprobs_BT - micro.sampled_logprobs_BT).abs()
-        self.total += float(gap_BT[own_BT].sum())
-        self.count += float(own_BT.sum())
 
 
 def _with_old(micro: Batch, new: Forward) -> Batch:
