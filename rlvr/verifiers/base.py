@@ -16,6 +16,7 @@ class Verifier(ABC):
 
     name: ClassVar[str]
     canaries: ClassVar[tuple[Canary, ...]] = ()
+    patience: float = 0.0  # seconds of wall clock that one response may take, where this is more than verify.timeout
 
     @abstractmethod
     def check_answer(self, answer: Any) -> None:

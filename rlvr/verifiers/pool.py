@@ -37,7 +37,7 @@ class _Item:
 
 
 class VerifierPool:
-    """`workers` verifier processes; each item may take `timeout` seconds of wall clock.
+    """`workers` verifier processes; each item may take `timeout` seconds of wall clock, or its verifier's `patience`.
 
     What cannot be judged (time-out, death of the process, exception of the verifier) comes back as a Verdict with
     `error` and is counted by cause; it is never a wrong answer.  Use as a context manager, or call `close`.
@@ -54,6 +54,7 @@ class VerifierPool:
         self._tickets = 0
         self._specs: dict[str, None] = {}  # what `warm` asked for, in order
         self._ready: dict[str, list[str | None]] = {}  # verifier -> one entry per process: None, or why not
+        self._processes: dict[str, Process] = {}  # by the name of the thread that talks to it
         self._closed = False
         self._broken: BaseException | None = None
         self.reset()
@@ -144,6 +145,8 @@ class VerifierPool:
             self._closed = True
             self._work.notify_all()
             self._done.notify_all()
+            for process in self._processes.values():
+                process.interrupt()
         for thread in self._threads:
             thread.join()
 
@@ -166,7 +169,7 @@ class VerifierPool:
                 if process is None or not process.alive:
                     if process is not None:
                         process.kill()
-                    process = Process()
+                    process = self._start()
                 self._warm_all(process, reported)
                 if batch and not self._judge(process, batch):
                     process.kill()
@@ -180,6 +183,14 @@ class VerifierPool:
         finally:
             if process is not None:
                 process.kill()
+
+    def _start(self) -> Process:
+        process = Process()
+        with self._lock:
+            self._processes[threading.current_thread().name] = process
+            if self._closed:
+                process.interrupt()
+        return process
 
     def _take(self, reported: set[str]) -> list[_Item] | None:
         """A fair share of what waits; [] where there is only a verifier to warm up; None when closed."""
@@ -211,15 +222,16 @@ class VerifierPool:
         if not process.alive:  # lost while a verifier was started
             self._wait_again(batch)
             return False
-        done, lost, seconds = 0, None, 0.0
+        done, lost, seconds, timeout = 0, None, 0.0, self.timeout
         try:
             process.send('{"items": [' + ", ".join(item.message for item in batch) + "]}")
             for item in batch:
-                score, parts, error, took = process.receive(self.timeout)
+                timeout = max(self.timeout, process.patience[item.spec])
+                score, parts, error, took = process.receive(timeout)
                 self._settle(item, Verdict(score=score, parts=parts, error=error), took)
                 done += 1
         except TimedOut:
-            lost, seconds = f"timeout after {self.timeout:g} s", self.timeout
+            lost, seconds = f"timeout after {timeout:g} s", timeout
         except Died as error:
             lost = f"worker died: {error}"
         if lost is None:

@@ -45,6 +45,7 @@ class Process:
             bufsize=0,
         )
         self.known: dict[str, str | None] = {}  # verifiers that it has tried to warm up: None, or why they are unusable
+        self.patience: dict[str, float] = {}  # seconds that the usable ones may need for a response
         self._buffer = b""
         self._killed = False
         self._poll = select.poll()  # select() cannot watch descriptors past 1023
@@ -93,7 +94,8 @@ class Process:
         if spec not in self.known:
             try:
                 self.send(f'{{"warm": {spec}}}')
-                self.known[spec] = self.receive(START_TIMEOUT)["warm"]
+                reply = self.receive(START_TIMEOUT)
+                self.known[spec], self.patience[spec] = reply["warm"], reply["patience"]
             except TimedOut:
                 self.known[spec] = f"verifier {spec} did not start within {START_TIMEOUT:g} s"
                 self.kill()
@@ -101,6 +103,12 @@ class Process:
                 self.known[spec] = f"verifier {spec} cannot start: the process ended ({error})"
                 self.kill()
         return self.known[spec]
+
+    def interrupt(self) -> None:
+        """Kill it from another thread; the one that talks to it sees it die and cleans up with `kill`."""
+        if not self._killed:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.popen.pid, signal.SIGKILL)
 
     def kill(self) -> None:
         """Kill it and all its children, and wait until it is gone."""

@@ -3,7 +3,7 @@
 Reads one JSON message per line on standard input and answers on standard output, one line per item and at once, so
 that the parent knows which item is running.  It is killed at will and holds nothing that matters.
 
-    {"warm": [name, options]}                    -> {"warm": null} or {"warm": "why it cannot be used"}
+    {"warm": [name, options]} -> {"warm": null, "patience": seconds} or {"warm": "why it cannot be used", ...}
     {"items": [[name, options, response, answer], ...]} -> [score, parts, error, seconds] per item
 """
 
@@ -29,7 +29,8 @@ def main() -> None:
     for line in sys.stdin.buffer:
         message = json.loads(line)
         if "warm" in message:
-            _reply(replies, {"warm": _warm(verifiers, *message["warm"])})
+            why, key = _warm(verifiers, *message["warm"]), _key(*message["warm"])
+            _reply(replies, {"warm": why, "patience": 0.0 if why else verifiers[key].patience})
             continue
         for name, options, response, answer in message["items"]:
             start = time.perf_counter()
