@@ -14,9 +14,11 @@ from pathlib import Path
 
 from rlvr import __version__, launch, manual
 from rlvr.config import Job, application, given_keys, load, write
+from rlvr.data_cli import data
 from rlvr.grade import grade
 from rlvr.keys import ConfigError
 from rlvr.schema.train import TrainConfig, arithmetic
+from rlvr.survey import survey
 
 LOG = logging.getLogger(__name__)
 MISTAKE = 2  # exit code of a wrong command line
@@ -199,7 +201,7 @@ def _complete(arguments: list[str]) -> int:
     return 0
 
 
-VERBS: dict[str, Callable[[list[str]], int]] = {"train": train, "grade": grade, "config": config}
+VERBS: dict[str, Callable[[list[str]], int]] = {"train": train, "survey": survey, "grade": grade, "data": data, "config": config}
 
 if __name__ == "__main__":
     sys.exit(main())

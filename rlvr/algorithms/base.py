@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from rlvr.batch import Batch
 from rlvr.records import Source
+from rlvr.schema.triggers import Event
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,6 @@ class Draw:
 
     source: Source
     count: int
-
-
-class Event(StrEnum):
-    RESET_REFERENCE = "reset_reference"  # reference <- policy
-    RESET_OPTIMIZER = "reset_optimizer"  # forget the moments
 
 
 class Forward(NamedTuple):

@@ -1,19 +1,24 @@
-"""Rows from your own files: .jsonl, .json (a list of objects) or .parquet."""
+"""Rows from your own files and the shipped samples: .jsonl, .json (a list of objects) or .parquet."""
 
 import json
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from rlvr.data.rows import Raw, rows_asked
-from rlvr.data.table import Part, check_table_options, raws
+from rlvr.data.table import OWN, Part, check_table_options, needed, raws
 from rlvr.keys import ConfigError
 from rlvr.records import Role
 from rlvr.schema.data import SourceConfig
 
+SHIPPED = "package:"  # before the name of a file of rlvr/data/samples/
+
 
 def read(source: SourceConfig, name: str, role: Role, base: Path) -> list[Raw]:
     """Rows of the file that `role` names, such as rows.jsonl[100:200]; relative paths start at `base`.
+
+    Where rows have the columns `id`, `source` or `verifier`, these come before what the config says.
 
     Raises:
         ConfigError: on a missing or unknown file, column or slice.
@@ -22,12 +27,23 @@ def read(source: SourceConfig, name: str, role: Role, base: Path) -> list[Raw]:
     check_table_options(source, name)
     where = f"data.sources.{name}.{role}"
     part = Part.of(rows_asked(source, role) or "", where)
-    path = base / Path(part.name).expanduser()
+    return raws(records(part.name, source, where, base), part, source, where, own=OWN)
+
+
+def records(name: str, source: SourceConfig, where: str, base: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file as they are.
+
+    Raises:
+        ConfigError: if there is no such file, or none that can be read.
+    """
+    path = base / Path(name).expanduser()
+    if name.startswith(SHIPPED):
+        path = Path(str(files("rlvr.data"))) / "samples" / name.removeprefix(SHIPPED)
     if path.suffix not in READERS:
-        raise ConfigError(f"{where}={part.name}: the file name must end in {', '.join(READERS)}")
+        raise ConfigError(f"{where}={name}: the file name must end in {', '.join(READERS)}")
     if not path.is_file():
-        raise ConfigError(f"{where}={part.name}: there is no file {path}")
-    return raws(READERS[path.suffix](path, source), part, source, where)
+        raise ConfigError(f"{where}={name}: there is no file {path}")
+    return READERS[path.suffix](path, source)
 
 
 def _jsonl(path: Path, source: SourceConfig) -> Iterator[dict[str, Any]]:
@@ -66,10 +82,7 @@ def _parquet(path: Path, source: SourceConfig) -> Iterator[dict[str, Any]]:
 
     try:
         table = pq.ParquetFile(path)
-        there = table.schema_arrow.names
-        wanted = {column if column in there else column.split(".")[0] for column in (source.question, source.answer)}
-        # With a column missing everything is read, so that the error can list what there is.
-        for batch in table.iter_batches(batch_size=1000, columns=sorted(wanted) if wanted <= set(there) else None):
+        for batch in table.iter_batches(batch_size=1000, columns=needed(source, table.schema_arrow.names, OWN)):
             yield from batch.to_pylist()
     except pa.ArrowException as error:
         raise ValueError(f"{path}: not a readable Parquet file: {error}") from error

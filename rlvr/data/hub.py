@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 from rlvr.data.rows import Raw, rows_asked
-from rlvr.data.table import Part, check_table_options, raws
+from rlvr.data.table import Part, check_table_options, needed, raws
 from rlvr.keys import ConfigError
 from rlvr.records import Role
 from rlvr.schema.data import SourceConfig
@@ -32,10 +32,8 @@ def read(source: SourceConfig, name: str, role: Role, base: Path) -> list[Raw]:
         ) from error
     except ValueError as error:  # unknown split or configuration; the library lists those there are
         raise ConfigError(f"{where}={part.name} (path={source.path}, subset={source.subset}): {error}") from error
-    there = table.column_names
-    wanted = {column if column in there else column.split(".")[0] for column in (source.question, source.answer)}
-    if wanted <= set(there):  # else all are read, so that the error can list what there is
-        table = table.select_columns(sorted(wanted))
+    if columns := needed(source, table.column_names):
+        table = table.select_columns(columns)
     batches = table.with_format("arrow").iter(batch_size=1000)
     return raws((record for batch in batches for record in batch.to_pylist()), part, source, where)
 

@@ -15,11 +15,17 @@ DEAL: tuple[Role, ...] = ("test", "validation", "train")
 
 @dataclass(frozen=True)
 class Raw:
-    """A row as it was read: `number` is its place in the file, split or generated role; anything may be None."""
+    """A row as it was read: `number` is its place in the file, split or generated role; anything else may be None.
+
+    The last three are what a row of a file says of itself.
+    """
 
     number: int
     question: Any
     answer: Any
+    id: Any = None
+    source: Any = None
+    verifier: Any = None
 
 
 def rows_asked(source: SourceConfig, role: Role) -> str | None:

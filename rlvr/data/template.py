@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlvr.keys import ConfigError, nearest
@@ -10,6 +10,7 @@ from rlvr.records import Prompt, Row
 from rlvr.schema.data import DataConfig
 from rlvr.schema.model import ModelConfig
 
+THOUGHT = "<think>"
 _OURS = ("conversation", "tokenize", "add_generation_prompt", "return_dict", "return_tensors", "padding", "truncation")
 
 
@@ -20,9 +21,11 @@ class RenderReport:
     kept: int
     longest: int  # tokens of the longest prompt kept
     too_long: tuple[tuple[str, int], ...]  # (row id, tokens)
+    policy: str = "drop"  # data.too_long
 
     def __str__(self) -> str:
-        dropped = f", {len(self.too_long)} too long and left out" if self.too_long else ""
+        fate = "cut at their start" if self.policy == "cut" else "left out"
+        dropped = f", {len(self.too_long)} too long and {fate}" if self.too_long else ""
         shown = "".join(f"\n  {row}  {tokens} tokens" for row, tokens in self.too_long[:10])
         return f"{self.kept} prompts, the longest of {self.longest} tokens{dropped}{shown}"
 
@@ -92,21 +95,22 @@ class Renderer:
         return Prompt(
             id=row.id,
             source=row.source,
-            text=self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False),
+            text=self._text(tokens),
             tokens=tuple(tokens),
             answer=row.answer,
             verifier=row.verifier,
         )
 
     def render_all(self, rows: Sequence[Row]) -> tuple[list[Prompt], RenderReport]:
-        """All prompts that fit into data.max_prompt_tokens, in order.
+        """All prompts that fit into data.max_prompt_tokens, or are cut to it with data.too_long=cut, in order.
 
         Raises:
             ValueError: on a longer one with data.too_long=error, or if there are only longer ones.
         """
         prompts = [self.render(row) for row in rows]
         limit = self.data.max_prompt_tokens
-        kept = [prompt for prompt in prompts if len(prompt.tokens) <= limit]
+        cut = self.data.too_long == "cut"
+        kept = [self._cut(prompt) if cut else prompt for prompt in prompts if cut or len(prompt.tokens) <= limit]
         long = tuple((prompt.id, len(prompt.tokens)) for prompt in prompts if len(prompt.tokens) > limit)
         if long and (self.data.too_long == "error" or not kept):
             shown = ", ".join(f"{row} ({tokens} tokens)" for row, tokens in long[:3])
@@ -114,7 +118,19 @@ class Renderer:
                 f"{len(long)} of {len(prompts)} prompts are longer than data.max_prompt_tokens={limit}, "
                 f"for example {shown}; raise it" + (", or leave them out with data.too_long=drop" if kept else "")
             )
-        return kept, RenderReport(len(kept), max((len(p.tokens) for p in kept), default=0), long)
+        return kept, RenderReport(len(kept), max((len(p.tokens) for p in kept), default=0), long, self.data.too_long)
+
+    def _cut(self, prompt: Prompt) -> Prompt:
+        """The last data.max_prompt_tokens of a prompt, with the BOS that it began with."""
+        limit, bos = self.data.max_prompt_tokens, self.tokenizer.bos_token_id
+        if len(prompt.tokens) <= limit:
+            return prompt
+        begin = prompt.tokens[:1] if prompt.tokens[0] == bos else ()
+        tokens = (*begin, *prompt.tokens[len(prompt.tokens) - limit + len(begin) :])
+        return replace(prompt, tokens=tokens, text=self._text(tokens))
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
     def _messages(self, row: Row) -> list[dict[str, str]]:
         *before, last = row.messages
@@ -141,6 +157,14 @@ class Renderer:
         tokens = list(self.tokenizer(text, add_special_tokens=False).input_ids)
         bos = self.tokenizer.bos_token_id
         return [bos, *tokens] if self._adds_bos and tokens[:1] != [bos] else tokens
+
+
+def opened_thought(text: str) -> str:
+    """The tag that a prompt's chat template left open at its end, "<think>", or "".
+
+    Completions then begin inside the thought: whoever judges one reads it behind this tag.
+    """
+    return THOUGHT if text.rstrip().endswith(THOUGHT) else ""
 
 
 def stop_ids(

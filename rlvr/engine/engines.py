@@ -1,4 +1,4 @@
-"""All engines of a run behind four verbs: sample, score, learn, handle an event."""
+"""All engines of a run behind a few verbs: sample, score, learn, reset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from rlvr.engine.models import ValueModel
 from rlvr.engine.reference import Reference
 from rlvr.engine.sampler import Decoding, Order, Sampler
 from rlvr.engine.scorer import Scorer
+from rlvr.keys import ConfigError
 from rlvr.records import Completion, Source
+from rlvr.schema.stages import staged
 from rlvr.schema.train import TrainConfig
 from rlvr.world import World
 
@@ -39,7 +41,14 @@ class Engines:
     """Learners, reference and sampler, kept in agreement."""
 
     def __init__(self, algorithm: Algorithm, speaker: Speaker, config: TrainConfig, world: World, clock: Clock) -> None:
+        """Build what any stage of the run will need, as large as the longest needs it.
+
+        Raises:
+            ConfigError: if a reference is to be reset or watched that nothing reads.
+        """
         self.config, self.world, self.clock = config, world, clock
+        stages = staged(config)
+        models = frozenset[str]().union(*(type(algorithm)(stage.algorithm).models for stage in stages))
         at = config.rollout.temperature
         self.sampler = Sampler(
             speaker.folder,
@@ -48,13 +57,16 @@ class Engines:
             world,
             speaker.tokenizer,
             speaker.stop_ids,
-            config.data.max_prompt_tokens + max(config.rollout.max_tokens, config.validation.max_tokens or 0),
+            config.data.max_prompt_tokens
+            + max(config.validation.max_tokens or 0, *(stage.rollout.max_tokens for stage in stages)),
         )
         learner = partial(Learner, speaker.folder, config.model, config.hardware, config.optim, world, at)
         self.learners: dict[str, Learner] = {"policy": learner()}
-        if "critic" in algorithm.models:
+        if "critic" in models:
             self.learners["critic"] = learner(ValueModel)
-        wanted = "reference" in algorithm.models or config.log.kl_every > 0
+        wanted = "reference" in models or config.log.kl_every > 0
+        if not wanted and (who := _refers(config)):
+            raise ConfigError(f"{who}, but there is none: set algorithm.kl_coef > 0, or log.kl_every to watch it")
         self.reference = Reference(speaker.folder, config.model, config.hardware, world, at) if wanted else None
         self.policy_version = 0
 
@@ -107,9 +119,21 @@ class Engines:
         """The policy's weights have changed: what the sampler holds is old."""
         self.policy_version += 1
 
-    def handle(self, event: Event) -> None:
-        """Do what the algorithm's schedule asks for between steps."""
-        HANDLERS[event](self)
+    def reset_reference(self) -> None:
+        """The policy becomes the reference."""
+        assert self.reference is not None
+        self.reference.copy_from(self.learners["policy"].weights())
+
+    def reset_optimizer(self) -> None:
+        """Forget the moments of all learners."""
+        for learner in self.learners.values():
+            learner.reset_optimizer()
+
+    def set_temperature(self, temperature: float) -> None:
+        """Score at another sampling temperature from now on."""
+        scorers: list[Scorer] = [*self.learners.values(), *filter(None, [self.reference])]
+        for scorer in scorers:
+            scorer.temperature = temperature
 
     def close(self) -> None:
         """End what would not end by itself in the right order; nothing collective may follow."""
@@ -130,10 +154,14 @@ class Engines:
 
     def load(self, folder: Path) -> None:
         """The inverse of `save`; the sampler gets the restored weights before it next draws."""
-        for name, learner in self.learners.items():
-            learner.load(folder / name)
+        self.restore(folder)
         if self.reference and (folder / "reference").exists():
             self.reference.load(folder / "reference")
+
+    def restore(self, folder: Path) -> None:
+        """Take weights and moments of what is trained from a checkpoint, and leave the reference where it is."""
+        for name, learner in self.learners.items():
+            learner.load(folder / name)
         self.updated()
 
     # -- what went wrong --------------------------------------------------------------------------
@@ -159,16 +187,16 @@ class Engines:
         self.sampler.load(stream, f"probe of {noisy}")
         return self.sampler.logprobs(range(3, 3 + 16))
 
-    def _reset_reference(self) -> None:
-        assert self.reference is not None
-        self.reference.copy_from(self.learners["policy"].weights())
 
-    def _reset_optimizer(self) -> None:
-        for learner in self.learners.values():
-            learner.reset_optimizer()
-
-
-HANDLERS = {Event.RESET_REFERENCE: Engines._reset_reference, Event.RESET_OPTIMIZER: Engines._reset_optimizer}
+def _refers(config: TrainConfig) -> str | None:
+    """The first key that moves or watches a reference, whoever reads it."""
+    for name, trigger in config.triggers.items():
+        if trigger.when == "kl_spike" or Event.RESET_REFERENCE in trigger.then:
+            return f"triggers.{name} needs a reference"
+    for name, stage in config.stages.items():
+        if Event.RESET_REFERENCE in stage.reset:
+            return f"stages.{name}.reset needs a reference"
+    return None
 
 
 def _family(name: str) -> str:

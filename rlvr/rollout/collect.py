@@ -16,13 +16,13 @@ import torch
 
 from rlvr.algorithms.base import Algorithm
 from rlvr.batch import Batch
-from rlvr.clock import Clock
 from rlvr.data.stream import PromptStream
-from rlvr.engine.engines import Engines
-from rlvr.engine.sampler import Decoding, Order
+from rlvr.engine.sampler import Order
 from rlvr.records import Completion, Prompt, Verdict
-from rlvr.rollout.judge import Judge
+from rlvr.rollout.draw import Drawer, score_seen
+from rlvr.rollout.reference import ReferenceSampler
 from rlvr.rollout.seeds import seed_of
+from rlvr.rollout.store import Graded
 from rlvr.schema.train import TrainConfig
 from rlvr.tally import Tally
 from rlvr.world import World
@@ -63,15 +63,14 @@ class Collector:
     def __init__(
         self,
         algorithm: Algorithm,
-        engines: Engines,
-        judge: Judge,
+        drawer: Drawer,
+        reference: ReferenceSampler,
         stream: PromptStream,
         config: TrainConfig,
         world: World,
-        clock: Clock,
     ) -> None:
-        self.algorithm, self.engines, self.judge, self.stream = algorithm, engines, judge, stream
-        self.config, self.world, self.clock = config, world, clock
+        self.algorithm, self.drawer, self.reference, self.stream = algorithm, drawer, reference, stream
+        self.config, self.world = config, world
 
     def collect(self, cursor: int) -> Collected:
         """Fill every slot, in at most `rollout.max_rounds` rounds.
@@ -95,7 +94,7 @@ class Collector:
                 if missing[i % len(missing)] % self.world.size == self.world.rank
             ]
             cursor += wanted
-            self._draw(groups)
+            self._draw(groups, cursor)
             self._select(groups, tally)
             for group in groups:
                 target = kept if group.chosen else spare
@@ -112,39 +111,41 @@ class Collector:
         rows = [row for group in tried for row in _rows(group)]
         return Collected(self._batch(kept, spare), cursor, tally, rows, [_outcome(group) for group in tried])
 
-    def _draw(self, groups: Sequence[Group]) -> None:
+    def _draw(self, groups: Sequence[Group], cursor: int) -> None:
         """Sample from each source, the reference first so that the policy's weights are in the sampler at the end."""
-        rollout, drawn, tickets = self.config.rollout, {}, {}
         draws = self.algorithm.draws
+        drawn: dict[int, list[list[Graded]]] = {}
         for index in sorted(range(len(draws)), key=lambda i: draws[i].source == "policy"):
-            draw = draws[index]
-            orders = [
-                Order(g.prompt, seed_of(self.config.seed, "train", g.position, draw.source, k))
-                for g in groups
-                for k in range(draw.count)
-            ]
-            decoding = Decoding(
-                temperature=rollout.temperature, top_p=rollout.top_p, max_tokens=rollout.max_tokens, source=draw.source
-            )
-            grading: dict[int, int] = {}
-            with self.engines.sampling(draw.source) as sample, self.clock("generate"):
-                drawn[index] = sample(orders, decoding, self.judge.submitter([o.prompt for o in orders], grading))
-            tickets[index] = [grading[i] for i in range(len(orders))]
-        with self.clock("verify"):
-            for index, draw in enumerate(draws):
-                verdicts = self.judge.gather(tickets[index])
-                for i, group in enumerate(groups):
-                    own = slice(i * draw.count, (i + 1) * draw.count)
-                    group.completions += drawn[index][own]
-                    group.verdicts += verdicts[own]
+            count = draws[index].count
+            if draws[index].source == "reference":
+                drawn[index] = self.reference.draw([g.prompt for g in groups], range(count), self._ahead(cursor))
+            else:
+                drawn[index] = self._own(groups, count)
+        for index in range(len(draws)):
+            for group, graded in zip(groups, drawn[index], strict=True):
+                group.completions += [g.completion for g in graded]
+                group.verdicts += [g.verdict for g in graded]
+
+    def _own(self, groups: Sequence[Group], count: int) -> list[list[Graded]]:
+        """The policy's: other ones each time a prompt is met."""
+        orders = [
+            Order(group.prompt, seed_of(self.config.seed, "train", group.position, "policy", k))
+            for group in groups
+            for k in range(count)
+        ]
+        graded = self.drawer.draw("policy", orders)
+        return [graded[i : i + count] for i in range(0, len(graded), count)]
+
+    def _ahead(self, cursor: int) -> list[Prompt]:
+        """This rank's share of the prompts that the next steps will want, if none is rejected and shifts the stream."""
+        rollout = self.config.rollout
+        later = range(cursor, cursor + (rollout.reference_prefetch - 1) * rollout.prompts)
+        return [self.stream.at(position) for position in later if position % self.world.size == self.world.rank]
 
     def _select(self, groups: Sequence[Group], tally: Tally) -> None:
         if not groups:
             return
-        cut_is_wrong = self.config.algorithm.truncated == "wrong"  # select must see what the reward will see
-        score_PN = torch.tensor(
-            [[0.0 if cut_is_wrong and c.truncated else s for c, s in zip(g.completions, g.scores, strict=True)] for g in groups]
-        )
+        score_PN = torch.tensor([self._seen(group) for group in groups])
         reasons, learned = self.algorithm.gate(score_PN), self.algorithm.facts(score_PN)
         for row, (group, chosen_N) in enumerate(zip(groups, self.algorithm.select(score_PN), strict=True)):
             group.chosen = chosen_N.nonzero()[:, 0].tolist()
@@ -153,6 +154,10 @@ class Collector:
             group.prompt = replace(group.prompt, facts=group.prompt.facts | facts)
             for reason in reasons:
                 tally.add(f"gate/{reason}", float(reason in group.rejected))
+
+    def _seen(self, group: Group) -> list[float]:
+        truncated = self.config.algorithm.truncated
+        return [score_seen(c, v, truncated) for c, v in zip(group.completions, group.verdicts, strict=True)]
 
     def _check_filled(self, missing: Sequence[int]) -> None:
         rollout = self.config.rollout

@@ -19,17 +19,26 @@ class SourceConfig:
         choices=KINDS,
     )
     train: str | None = key(
-        "rows to train on: a count for generators, a path for files, a split for the hub; both of the latter may end in "
-        "a slice such as [500:]; null for none"
+        "rows to train on: a count for generators, a path for files (package:NAME for shipped samples), a split for the hub; "
+        "both of the latter may end in a slice such as [500:]; null for none"
     )
     validation: str | None = key("rows that choose checkpoints and fire triggers; same forms as train")
     test: str | None = key("rows that are reported and never decide anything; same forms as train")
     verifier: str = key("verifier of the answers: a name, or path/to/file.py:function for your own")
     path: str | None = key("name of the data set on the hub", used_if=UsedIf("the source's kind is hub", lambda c: c.kind == "hub"))
     subset: str | None = key("its configuration on the hub", used_if=UsedIf("the source's kind is hub", lambda c: c.kind == "hub"))
-    question: str = key("column of the problem text, or of a list of chat messages", used_if=_COLUMNS)
-    answer: str = key("column of the right answer; dots reach into nested columns", used_if=_COLUMNS)
-    weight: float = key("share of training prompts drawn from this source, relative to the other sources", above=0)
+    question: str = key(
+        "column of the problem text, or of a list of chat messages; of several with | between them, the first that a row has",
+        used_if=_COLUMNS,
+    )
+    answer: str = key(
+        "column of the right answer; dots reach into nested columns, several with commas between them make a mapping",
+        used_if=_COLUMNS,
+    )
+    weight: float = key(
+        "share of training prompts drawn from this source, relative to the other sources; 0 until a stage brings it in",
+        low=0,
+    )
     options: dict[str, Any] = key("arguments of the generator or of the answer column; unknown ones are refused", empty=dict)
     verifier_options: dict[str, Any] = key("arguments of the verifier; unknown ones are refused", empty=dict)
 
@@ -43,8 +52,25 @@ class DataConfig:
     template: str = key("text of the user's turn; {question} is replaced by the problem")
     system: str | None = key("system message; null for none")
     max_prompt_tokens: int = key("longest prompt", unit="tokens", low=1)
-    too_long: str = key("what happens to longer prompts", choices=("drop", "error"))
+    too_long: str = key(
+        "what happens to longer prompts: left out (drop), cut at their start (cut), or refused (error)",
+        choices=("drop", "cut", "error"),
+    )
     ungradable: str = key("what happens to rows whose own answer the verifier cannot use", choices=("drop", "error"))
+    overlap: str = key(
+        "training rows that are also in validation, test or a benchmark: refused (error; in validation and test if they are "
+        "equal), or left out (drop; equal or nearly so)",
+        choices=("error", "drop"),
+    )
+    benchmarks: list[str] = key(
+        "what training rows may not overlap beside validation and test: names of sources, or files of problems", empty=list
+    )
+    survey: str | None = key("survey.jsonl of the training rows, which says how often each was solved; null for none")
+    pass_rate: list[float] = key(
+        "lowest and highest share of solved responses of rows to train on, such as [0.1, 0.9]",
+        empty=list,
+        used_if=UsedIf("data.survey is set", lambda c: c.survey is not None),
+    )
 
 
 @dataclass(kw_only=True)
@@ -52,7 +78,11 @@ class VerifyConfig:
     """The pool of verifier processes."""
 
     workers: int = key("verifier processes per rank", unit="processes", low=1)
-    timeout: float = key("wall clock of one response; past it the process is killed and replaced", unit="seconds", above=0)
+    timeout: float = key(
+        "wall clock of one response, unless its verifier asks for more, as code does; past it the process is killed and replaced",
+        unit="seconds",
+        above=0,
+    )
     max_unjudged: float = key(
         "the run stops when more than this share of a step's responses could not be judged", unit="fraction", low=0, high=1
     )

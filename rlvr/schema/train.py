@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
-from rlvr.keys import ConfigError, key
-from rlvr.schema.algorithm import AlgorithmConfig
+from rlvr.keys import ConfigError, UsedIf, key
+from rlvr.schema.algorithm import AlgorithmConfig, AStarPOConfig, MovingReferenceConfig
 from rlvr.schema.data import DataConfig, VerifyConfig
 from rlvr.schema.hardware import HardwareConfig
 from rlvr.schema.model import ModelConfig
+from rlvr.schema.stages import check_stages
+from rlvr.schema.triggers import StageConfig, TriggerConfig, check_triggers
 
 
 @dataclass(kw_only=True)
@@ -32,6 +34,30 @@ class RolloutConfig:
         "after max_rounds with prompts still missing: train on the prompts there are (smaller), or stop (error)",
         choices=("smaller", "error"),
     )
+    reference_seed: int = key("seed of the reference's completions; runs with the same one share them", low=0)
+    reference_store: bool = key(
+        "keep completions of the reference that the run starts with in the user's cache, and reuse those found there"
+    )
+    reference_prefetch: int = key(
+        "steps whose prompts the reference completes at once, so that the sampler changes weights less often; 1 for "
+        "the current step alone",
+        unit="steps",
+        low=1,
+        used_if=UsedIf("rollout.reference_store=true", lambda c: c.reference_store),
+    )
+
+
+@dataclass(kw_only=True)
+class SurveyConfig:
+    """What the reference makes of every training prompt, before training."""
+
+    count: int | None = key(
+        "completions of the reference per training prompt; null for none, or for as many as the algorithm asks for",
+        unit="sequences",
+        low=1,
+    )
+    extra: int = key("more completions of the prompts that none of these solved; 0 for none", unit="sequences", low=0)
+    only: bool = key("end after the survey, without training; `rlvr survey` sets it")
 
 
 @dataclass(kw_only=True)
@@ -100,11 +126,14 @@ class TrainConfig:
     data: DataConfig = key("what is learned from")
     hardware: HardwareConfig = key("what it runs on")
     rollout: RolloutConfig = key("sampling for training")
+    survey: SurveyConfig = key("what is learnable")
     verify: VerifyConfig = key("judging of answers")
     optim: OptimConfig = key("optimizer")
     validation: ValidationConfig = key("held-out accuracy")
     checkpoint: CheckpointConfig = key("what is kept")
     log: LogConfig = key("what is recorded")
+    triggers: dict[str, TriggerConfig] = key("named conditions on metrics, and the events they ask for", empty=dict)
+    stages: dict[str, StageConfig] = key("named parts of the run, in this order, each with its changes", empty=dict)
 
 
 @dataclass(frozen=True)
@@ -149,11 +178,17 @@ def arithmetic(config: TrainConfig, world_size: int) -> Arithmetic:
 
 
 def check_across(config: TrainConfig, world_size: int) -> None:
-    """Contradictions between sections.
+    """Contradictions between sections, in the run as a whole and in each of its stages.
 
     Raises:
         ConfigError: naming both keys and a way out.
     """
+    _check_sections(config, world_size)
+    check_triggers(config)
+    check_stages(config, lambda stage: _check_sections(stage, world_size))
+
+
+def _check_sections(config: TrainConfig, world_size: int) -> None:
     arithmetic(config, world_size)
     hardware, longest = config.hardware, config.data.max_prompt_tokens + config.rollout.max_tokens
     if hardware.tokens_per_micro_batch < longest:
@@ -169,6 +204,24 @@ def check_across(config: TrainConfig, world_size: int) -> None:
         raise ConfigError("hardware.attention=flash_attention_2 needs hardware.device=cuda and hardware.dtype=bf16; use packed")
     if not config.data.sources:
         raise ConfigError("data.sources is empty: name at least one source")
+    weights = [source.weight for source in config.data.sources.values() if source.train is not None]
+    if weights and not any(weights):
+        raise ConfigError("data.sources: every source with rows to train on has weight 0")
     if config.validation.temperature == 0 and config.validation.samples > 1:
         raise ConfigError("validation.samples > 1 with validation.temperature=0 draws the same greedy answer again and again")
+    _check_survey(config)
     config.algorithm.check_across(config)
+
+
+def _check_survey(config: TrainConfig) -> None:
+    algorithm, survey, ahead = config.algorithm, config.survey, config.rollout.reference_prefetch
+    own = isinstance(algorithm, AStarPOConfig)
+    if own and survey.count is not None:
+        raise ConfigError(f"survey.count is set, but algorithm={algorithm.name} has its own algorithm.survey_count")
+    if not own and survey.count is None and (survey.only or survey.extra):
+        raise ConfigError(f"algorithm={algorithm.name} asks for no survey: give survey.count, such as survey.count=8")
+    if isinstance(algorithm, MovingReferenceConfig) and 0 < algorithm.reset_every < ahead:
+        raise ConfigError(
+            f"rollout.reference_prefetch={ahead} is more than algorithm.reset_every={algorithm.reset_every}: what is "
+            "drawn ahead of a reset would be thrown away"
+        )

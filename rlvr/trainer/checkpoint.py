@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ class Progress:
     best_accuracy: float | None = None
     seconds: float = 0.0  # of training so far, over all restarts
     algorithm: dict[str, float] = field(default_factory=dict)  # Algorithm.state
+    triggers: dict[str, dict[str, Any]] = field(default_factory=dict)  # Triggers.state
+    stages: list[dict[str, Any]] = field(default_factory=list)  # Stages.entries
+    stopped: bool = False  # by an event, before all steps were done
 
 
 class Checkpoints:
@@ -99,9 +102,15 @@ class Checkpoints:
         return path
 
     @staticmethod
-    def step_of(path: Path) -> int:
-        """Completed steps at a complete checkpoint."""
-        return json.loads((path / "progress.json").read_text())["step"]
+    def progress_of(path: Path) -> Progress:
+        """Where a run stood at a complete checkpoint."""
+        told = json.loads((path / "progress.json").read_text())
+        return Progress(**{f.name: told[f.name] for f in fields(Progress) if f.name in told})
+
+    def best(self, progress: Progress) -> Path | None:
+        """The checkpoint of the best validation accuracy, if there is one."""
+        path = self.folder / f"step_{progress.best_step or 0:06d}"
+        return None if incomplete(path) else path
 
     def _usable(self, path: Path) -> bool:
         reason = incomplete(path)
@@ -115,14 +124,13 @@ class Checkpoints:
         Raises:
             ConfigError: if it was written on another number of ranks.
         """
-        told = json.loads((path / "progress.json").read_text())
-        told.pop("format")
-        if (ranks := told.pop("ranks")) != self.world.size:
+        ranks = json.loads((path / "progress.json").read_text())["ranks"]
+        if ranks != self.world.size:
             raise ConfigError(
-                f"{path} was written by {ranks} rank(s), this run has {self.world.size}: resume on {ranks}, or start a new run from "
-                "its exported model (model.path)"
+                f"{path} was written by {ranks} rank(s), this run has {self.world.size}: resume on {ranks}, or start a "
+                "new run from its exported model (model.path)"
             )
-        progress = Progress(**told)
+        progress = self.progress_of(path)
         engines.load(path)
         algorithm.state = dict(progress.algorithm)
         return progress

@@ -1,5 +1,6 @@
 """The learning curve of a run as a picture."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ KL_NAMES = {
 
 # Okabe and Ito's colours, which people of any colour vision tell apart
 BLUE, ORANGE, GREEN, PURPLE, INK, GRID = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#333333", "#DDDDDD"
+STYLES = ((0, (4, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), "solid")  # lines of events
 SIZE, DPI = (12.0, 8.0), 100  # 1200 x 800 pixels
 
 Series = tuple[list[int], list[float]]
@@ -24,6 +26,8 @@ Series = tuple[list[int], list[float]]
 
 def draw(metrics_jsonl: Path, png: Path, title: str | None = None) -> None:
     """Draw reward and validation accuracy, KL, entropy and length against steps, as far as they were measured.
+
+    What was done between steps, `event/...`, is marked in all of them and named in the first.
 
     Args:
         metrics_jsonl: the rows of a run.
@@ -44,8 +48,10 @@ def draw(metrics_jsonl: Path, png: Path, title: str | None = None) -> None:
     figure = Figure(figsize=SIZE, dpi=DPI, layout=spaced)
     figure.suptitle(title or metrics_jsonl.resolve().parent.name, fontsize=16, fontweight="bold", color=INK)
     steps = max(row["step"] for row in rows)
-    for panel, axes in zip(panels, figure.subplot_mosaic(MOSAICS[len(panels)]).values(), strict=True):
+    places = figure.subplot_mosaic(MOSAICS[len(panels)])
+    for panel, (place, axes) in zip(panels, places.items(), strict=True):
         panel(axes)
+        _mark(axes, spans(rows), named=place == "A")
         _dress(axes, steps)
     figure.savefig(png)
 
@@ -57,6 +63,20 @@ def series(rows: Sequence[Row], name: str) -> Series:
     """Steps and values of one metric, where it was measured and finite."""
     points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
     return [step for step, _ in points], [value for _, value in points]
+
+
+def spans(rows: Sequence[Row]) -> dict[str, list[tuple[int, int]]]:
+    """The steps with the same events, by the names of these: first and last one of each unbroken series."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    before = ""
+    for row in rows:
+        names = " + ".join(name.removeprefix("event/").replace("_", " ") for name in row if name.startswith("event/"))
+        if names and names == before:
+            found[names][-1] = (found[names][-1][0], row["step"])
+        elif names:
+            found.setdefault(names, []).append((row["step"], row["step"]))
+        before = names
+    return found
 
 
 def smooth(values: Sequence[float], width: int) -> list[float]:
@@ -120,6 +140,16 @@ def _validation(axes: "Axes", rows: Sequence[Row]) -> None:
         rises = values[-1] >= values[0]
         _tag(axes, steps[0], values[0], below=rises and len(values) > 1)
         _tag(axes, steps[-1], values[-1], below=not rises)
+
+
+def _mark(axes: "Axes", marks: dict[str, list[tuple[int, int]]], named: bool) -> None:
+    """Lines at events, and areas where they follow every step."""
+    for names, style in zip(marks, itertools.cycle(STYLES)):
+        for first, last in marks[names]:
+            if first == last:
+                axes.axvline(first, color=INK, linewidth=1.1, linestyle=style, zorder=1, label=names if named else None)
+            else:
+                axes.axvspan(first, last, color=INK, alpha=0.08, linewidth=0, label=names if named else None)
 
 
 def _tag(axes: "Axes", step: int, value: float, below: bool) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rlvr.schema.train import TrainConfig
 from rlvr.trainer.run import Run
+from rlvr.trainer.survey_run import survey_only
 from rlvr.watchdog import Watchdog
 from rlvr.world import World
 
@@ -16,6 +17,9 @@ def train(config: TrainConfig, world: World, run_dir: Path, watchdog: Watchdog) 
     Raises:
         ConfigError: for anything that the user can mend, before the first step.
     """
+    if config.survey.only:
+        survey_only(config, world, run_dir, watchdog)
+        return
     run = Run(config, world, run_dir, watchdog)
     if run.complete():
         return
@@ -28,7 +32,8 @@ def train(config: TrainConfig, world: World, run_dir: Path, watchdog: Watchdog) 
                 batch = batch.having(**algorithm.signal(batch))
             with run.clock("update"):
                 metrics = run.parts.updater.update(batch, step)
-            for event in algorithm.events(step, metrics):
-                engines.handle(event)
-            run.advance(collected, metrics)
+            done = run.measure(collected, metrics)
+            causes = run.events.due(algorithm.events(step, metrics), done.row)
+            run.events.handle(causes)
+            run.close(done, causes)
         run.finish()

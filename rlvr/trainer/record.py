@@ -8,6 +8,7 @@ so a run that starts at `start_step` keeps the rows up to it and writes the late
 
     run_dir/metrics.jsonl           one object per step; a number that is not finite is null
     run_dir/samples.jsonl           the sample table, `log.samples` rows per step at most
+    run_dir/events.jsonl            what was done between steps, and why
     run_dir/rollouts/rank<r>.jsonl  all rollouts, if `log.rollouts`
     run_dir/environment.json        versions, commit, command line, devices (environment_<k>.json when resumed at k)
     run_dir/wandb/                  the W&B run
@@ -20,7 +21,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from typing import Any, Literal, Self
 
 from rlvr.keys import ConfigError
 from rlvr.schema.train import TrainConfig
+from rlvr.schema.triggers import Event
 from rlvr.trainer.environment import environment
 from rlvr.trainer.jsonl import JsonLines, Row, cut, read_rows
 
@@ -65,7 +67,7 @@ class Record:
             return
         mode = wandb_mode(self._config.log.wandb)
         self._dir.mkdir(parents=True, exist_ok=True)
-        names = ["metrics.jsonl", "samples.jsonl"]
+        names = ["metrics.jsonl", "samples.jsonl", "events.jsonl"]
         # of all ranks, for the run may have had more of them before
         names += [str(path.relative_to(self._dir)) for kind in PER_RANK for path in (self._dir / kind).glob("rank*.jsonl")]
         for name in names:
@@ -109,6 +111,12 @@ class Record:
             raise ValueError(f"sample rows of step {step} lack {', '.join(sorted(missing))}")
         self._pending += bounded
         self._file("samples.jsonl").write(bounded)
+
+    def events(self, step: int, causes: Mapping[Event, str]) -> None:
+        """Append the events of a step with their causes, before its metrics."""
+        if self._rank == 0 and causes:
+            told = ({"step": step, "event": event, "cause": cause} for event, cause in causes.items())
+            self._file("events.jsonl").write(told)
 
     def rollouts(self, step: int, rows: Iterable[Row]) -> None:
         """Append this rank's rollouts of a step to its own file, if `log.rollouts`."""

@@ -19,10 +19,14 @@ from rlvr.engine.tiny import Example
 from rlvr.keys import ConfigError
 from rlvr.records import Prompt, Role
 from rlvr.rollout.collect import Collector
+from rlvr.rollout.draw import Drawer
 from rlvr.rollout.judge import Judge, check_answer
+from rlvr.rollout.reference import ReferenceSampler
+from rlvr.rollout.survey import survey_count
 from rlvr.schema.train import TrainConfig
 from rlvr.trainer.display import Display
 from rlvr.trainer.evaluate import Evaluator
+from rlvr.trainer.survey_report import survey_first
 from rlvr.trainer.update import Updater
 from rlvr.world import World
 
@@ -43,11 +47,12 @@ class Parts:
     judge: Judge
 
 
-def build(config: TrainConfig, world: World, clock: Clock, display: Display) -> Parts:
-    """Load data, model and engines.
+def build(config: TrainConfig, world: World, clock: Clock, display: Display, run_dir: Path) -> Parts:
+    """Load data, model and engines; survey the training prompts, where that is asked for.
 
     Args:
         display: told each stage, and what a person should know of the data.
+        run_dir: where the survey is written.
 
     Raises:
         ConfigError: for anything that the user can mend.
@@ -59,10 +64,17 @@ def build(config: TrainConfig, world: World, clock: Clock, display: Display) -> 
     display.stage("starting verifiers")
     judge = Judge(config.data, config.verify)
     display.stage("preparing the model")
-    folder = _leader_first(world, lambda: model_folder(config.model, examples(prompts["train"], tokenizer), _progress(display)))
+    told = _progress(display, "warm-starting the model")
+    folder = _leader_first(world, lambda: model_folder(config.model, examples(prompts["train"], tokenizer), told))
     ends = stop_ids(tokenizer, end_tokens(folder), config.model.stop)
     display.stage("starting the engines")
     engines = Engines(algorithm, Speaker(folder, tokenizer, ends), config, world, clock)
+    drawer = Drawer(engines, judge, config, clock)
+    reference = ReferenceSampler(drawer, config, world)
+    if survey_count(algorithm, config):
+        display.stage("surveying the training prompts")
+        told = _progress(display, "surveying the training prompts")
+        prompts["train"] = survey_first(algorithm, reference, prompts["train"], config, world, display, run_dir, told)
     weights = {name: source.weight for name, source in config.data.sources.items()}
     stream = PromptStream(_by_source(prompts["train"]), weights, config.seed)
     return Parts(
@@ -70,7 +82,7 @@ def build(config: TrainConfig, world: World, clock: Clock, display: Display) -> 
         engines=engines,
         tokenizer=tokenizer,
         prompts=prompts,
-        collector=Collector(algorithm, engines, judge, stream, config, world, clock),
+        collector=Collector(algorithm, drawer, reference, stream, config, world),
         updater=Updater(algorithm, engines, config, world, clock),
         evaluator=Evaluator(engines, judge, config, world, clock),
         judge=judge,
@@ -116,7 +128,7 @@ def _leader_first(world: World, make: Callable[[], str]) -> str:
     return made if world.local_rank == 0 else make()
 
 
-def _progress(display: Display) -> Callable[[float], None]:
+def _progress(display: Display, what: str) -> Callable[[float], None]:
     """Tell the display every tenth of the way, once."""
     told: set[int] = set()
 
@@ -124,7 +136,7 @@ def _progress(display: Display) -> Callable[[float], None]:
         tenth = int(share * 10)
         if tenth not in told:
             told.add(tenth)
-            display.stage(f"warm-starting the model, {tenth * 10} %")
+            display.stage(f"{what}, {tenth * 10} %")
 
     return on_progress
 

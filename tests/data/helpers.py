@@ -17,7 +17,7 @@ def source(**keys: Any) -> SourceConfig:
 def data(*, sources: dict[str, SourceConfig] | None = None, **keys: Any) -> DataConfig:
     given = dict(
         name="made", template="{question}", system=None, max_prompt_tokens=64, too_long="drop", ungradable="drop",
-        sources=sources or {},
+        sources=sources or {}, overlap="error", benchmarks=[], survey=None, pass_rate=[],
     )  # fmt: skip
     return DataConfig(**{**given, **keys})
 

@@ -134,8 +134,82 @@ def test_a_broken_parquet_file_and_an_empty_one(tmp_path):
         ({"answer_after": "####", "answer_boxed": True}, "exclude each other"),
         ({"answer_boxed": "yes"}, "options.answer_boxed=yes: must be true or false"),
         ({"shuffle": -1}, "options.shuffle=-1"),
+        ({"where": "code"}, "options.where=code: must be a mapping"),
+        ({"distractors": "w1"}, "options.distractors=w1: must be a list"),
     ],
 )
 def test_wrong_options_are_refused(ten, options, message):
     with pytest.raises(ConfigError, match=message):
         numbers(ten, "ten.jsonl", options=options)
+
+
+def test_a_list_is_entered_by_number_and_several_columns_make_a_mapping(tmp_path):
+    row = {"question": "q", "final": ["7", "8"], "meta": {"ids": ["a"], "kwargs": [{}]}}
+    write(tmp_path / "rows.jsonl", [row])
+    config = source(train="rows.jsonl", answer="final.0")
+    assert files.read(config, "mine", "train", tmp_path)[0].answer == "7"
+    config.answer = "meta.ids, meta.kwargs"
+    assert files.read(config, "mine", "train", tmp_path)[0].answer == {"ids": ["a"], "kwargs": [{}]}
+    config.answer = "final.2"
+    with pytest.raises(ConfigError, match="no column final.2"):
+        files.read(config, "mine", "train", tmp_path)
+
+
+def test_the_first_of_several_columns_that_is_not_null(tmp_path):
+    said = [{"role": "user", "content": "c"}]
+    rows = [
+        {"prompt": "a", "answer": 1},
+        {"prompt": None, "messages": said, "answer": 2},
+        {"prompt": None, "answer": 3},
+    ]
+    write(tmp_path / "rows.jsonl", rows)
+    config = source(train="rows.jsonl", question="question|prompt|messages")
+    assert [raw.question for raw in files.read(config, "mine", "train", tmp_path)] == ["a", said, None]
+
+
+def test_rows_speak_for_themselves(tmp_path):
+    write(tmp_path / "rows.jsonl", [{"question": "q", "answer": 1, "id": "x7", "verifier": "math", "source": "aime"}])
+    (raw,) = files.read(source(train="rows.jsonl"), "mine", "train", tmp_path)
+    assert (raw.id, raw.verifier, raw.source) == ("x7", "math", "aime")
+
+
+def test_only_rows_with_the_wanted_values(tmp_path):
+    rows = [{"question": f"q{i}", "answer": i, "about": {"kind": kind}} for i, kind in enumerate(["a", "b", "c", "a"])]
+    write(tmp_path / "rows.jsonl", rows)
+    assert numbers(tmp_path, "rows.jsonl", options={"where": {"about.kind": "a"}}) == [0, 3]
+    assert numbers(tmp_path, "rows.jsonl[-1:]", options={"where": {"about.kind": ["b", "c"], "answer": [1, 2]}}) == [2]
+    with pytest.raises(ConfigError, match="no row of rows.jsonl has {'about.kind': 'z'}"):
+        numbers(tmp_path, "rows.jsonl", options={"where": {"about.kind": "z"}})
+    with pytest.raises(ConfigError, match="no column kind .*`options.where`"):
+        numbers(tmp_path, "rows.jsonl", options={"where": {"kind": "a"}})
+
+
+def test_distractors_make_options_in_an_order_that_does_not_change(tmp_path):
+    rows = [{"question": f"Which is {i}?", "answer": f"right {i}", "w1": "p", "w2": "q", "w3": None} for i in range(60)]
+    write(tmp_path / "rows.jsonl", rows)
+    config = source(train="rows.jsonl", options={"distractors": ["w1", "w2", "w3"]})
+    made = files.read(config, "mine", "train", tmp_path)
+    assert made == files.read(config, "mine", "train", tmp_path)
+    for i, raw in enumerate(made):
+        letter, options = raw.answer["answer"], raw.answer["options"]
+        assert options["ABC".index(letter)] == f"right {i}"
+        assert sorted(options) == ["p", "q", f"right {i}"]
+        assert raw.question == f"Which is {i}?\n\nA. {options[0]}\nB. {options[1]}\nC. {options[2]}"
+    assert all(5 < sum(raw.answer["answer"] == letter for raw in made) < 40 for letter in "ABC")
+
+
+def test_shipped_samples_need_no_base(tmp_path):
+    assert numbers(tmp_path, "package:math.jsonl[:2]") == [0, 1]
+    with pytest.raises(ConfigError, match="package:none.jsonl: there is no file"):
+        numbers(tmp_path, "package:none.jsonl")
+
+
+def test_a_parquet_file_reads_the_columns_it_needs(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [{"prompt": "q", "gold": "1", "id": 7, "kind": "a", "unused": "x"}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    config = source(train="rows.parquet", question="question|prompt", answer="gold", options={"where": {"kind": "a"}})
+    (raw,) = files.read(config, "mine", "train", tmp_path)
+    assert (raw.question, raw.answer, raw.id, raw.source) == ("q", "1", 7, None)

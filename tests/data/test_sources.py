@@ -3,7 +3,7 @@ import json
 import pytest
 
 from rlvr.data.rows import normalised
-from rlvr.data.sources import KINDS, load_rows, refuse_overlap
+from rlvr.data.sources import KINDS, LABELS, load_rows, refuse_overlap, stream_weights, verifier_options
 from rlvr.keys import ConfigError
 from rlvr.records import Row
 from rlvr.schema import data as schema
@@ -141,3 +141,70 @@ def test_the_whole_conversation_is_compared():
 )
 def test_normalised(one, other, same):
     assert (normalised(one) == normalised(other)) is same
+
+
+def own(base, rows, check_answer=number_only, **keys):
+    (base / "own.jsonl").write_text(
+        "".join(json.dumps({"question": f"q{i}", "answer": 1, **row}) + "\n" for i, row in enumerate(rows))
+    )
+    config = data(sources={"mine": source(train="own.jsonl", verifier_options={"tolerance": 0.1}, **keys)})
+    return config, *load_rows(config, "train", check_answer, base)
+
+
+def test_a_row_may_name_its_id_source_and_verifier(tmp_path):
+    calls = []
+    rows = [{}, {"id": "a/7", "source": "aime", "verifier": "math"}, {"verifier": "number"}]
+    config, made, _ = own(tmp_path, rows, check_answer=lambda *call: calls.append(call))
+    assert [(row.id, row.source, row.verifier) for row in made] == [
+        ("mine/train/0", "mine", "number"),
+        ("mine/train/a/7", "aime", "math"),
+        ("mine/train/2", "mine", "number"),
+    ]
+    assert [options for _, options, _ in calls] == [{"tolerance": 0.1}, {}, {"tolerance": 0.1}]
+    assert [verifier_options(config, row) for row in made] == [options for _, options, _ in calls]
+
+
+def test_the_weight_of_a_file_is_shared_by_the_sources_of_its_rows(tmp_path):
+    rows = [{"source": "a"}] * 3 + [{"source": "b"}]
+    _, made, _ = own(tmp_path, [{**row, "question": str(i)} for i, row in enumerate(rows)])
+    other = [row("else/train/0", "x"), row("b/train/0", "y")]
+    weights = stream_weights({"mine": 2.0, "else": 1.0, "b": 0.5}, [*made, *other])
+    assert weights == {"a": 1.5, "b": 1.0, "else": 1.0}
+
+
+def test_rows_that_share_an_id_or_name_code_are_refused(tmp_path):
+    rows = [
+        {"id": 1},
+        {"id": "1"},
+        {"id": 2, "verifier": "mine.py:f"},
+        {"id": 3, "verifier": 5},
+        {"id": 4, "source": " "},
+        {"id": 5},
+    ]
+    _, made, report = own(tmp_path, rows)
+    assert [row.id for row in made] == ["mine/train/5"]
+    assert [reason for _, reason in report.sources[0].ungradable] == [
+        "2 rows have this id",
+        "2 rows have this id",
+        "its verifier is code of a file, which only the config may name (data.sources.*.verifier)",
+        "its verifier 5 is not a name",
+        "its source ' ' is not a name",
+    ]
+
+
+def test_a_wrong_verifier_of_a_row_names_the_row(tmp_path):
+    def check_answer(verifier, options, answer):
+        raise ConfigError(f"no verifier {verifier}")
+
+    with pytest.raises(ConfigError, match="row mine/train/0: no verifier mat"):
+        own(tmp_path, [{"verifier": "mat"}], check_answer=check_answer)
+
+
+def test_a_column_that_names_no_sources_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="`source` has 101 different values"):
+        own(tmp_path, [{"source": f"https://{i}"} for i in range(LABELS + 1)])
+
+
+def test_the_name_of_a_source_has_no_slash(tmp_path):
+    with pytest.raises(ConfigError, match="data.sources.a/b: .*slash"):
+        load_rows(data(sources={"a/b": source(train="x.jsonl")}), "train", number_only, tmp_path)

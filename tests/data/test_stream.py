@@ -101,7 +101,8 @@ def test_far_positions_cost_nothing_where_the_weights_repeat():
         ({}, {}, "no prompts"),
         ({"a": []}, {"a": 1.0}, "source a has no prompts"),
         ({"a": prompts("a", 1)}, {"b": 1.0}, "source a needs a weight"),
-        ({"a": prompts("a", 1)}, {"a": 0.0}, "source a needs a weight"),
+        ({"a": prompts("a", 1)}, {"a": -1.0}, "source a needs a weight"),
+        ({"a": prompts("a", 1)}, {"a": 0.0}, "one of the sources a needs a weight greater than 0"),
     ],
 )
 def test_nothing_to_draw_from(sources, weights, message):
@@ -112,3 +113,45 @@ def test_nothing_to_draw_from(sources, weights, message):
 def test_negative_positions_are_refused():
     with pytest.raises(IndexError):
         PromptStream({"a": prompts("a", 3)}, {"a": 1.0}, seed=0).at(-1)
+
+
+# -- other weights from a position on -------------------------------------------------------
+
+
+def test_a_source_of_weight_zero_waits_for_its_turn():
+    sources = {"a": prompts("a", 6), "b": prompts("b", 4)}
+    stream = PromptStream(sources, {"a": 1.0, "b": 0.0}, seed=0)
+    assert all(prompt.startswith("a/") for prompt in ids(stream, range(20)))
+    stream.reweigh({"a": 1.0, "b": 1.0}, position=20)
+    drawn = ids(stream, range(20, 40))
+    assert sum(prompt.startswith("b/") for prompt in drawn) == 10
+    stream.reweigh({"a": 0.0, "b": 1.0}, position=40)
+    assert all(prompt.startswith("b/") for prompt in ids(stream, range(40, 60)))
+
+
+def test_reweighing_keeps_the_past_and_the_epochs():
+    sources, weights = {"a": prompts("a", 6), "b": prompts("b", 4)}, {"a": 0.7, "b": 0.3}
+    plain, changed = (PromptStream(sources, weights, seed=3) for _ in range(2))
+    changed.reweigh({"a": 1.0, "b": 4.0}, position=17)
+    changed.reweigh({"a": 2.0, "b": 1.0}, position=51)
+    assert ids(changed, range(17)) == ids(plain, range(17))
+    drawn = ids(changed, range(200))
+    assert ids(changed, reversed(range(200))) == drawn[::-1]
+    for source, size in (("a", 6), ("b", 4)):
+        own = [prompt for prompt in drawn if prompt.startswith(source)]
+        for start in range(0, len(own) - size, size):
+            assert len(set(own[start : start + size])) == size
+
+
+def test_the_same_weights_change_nothing():
+    sources, weights = {"a": prompts("a", 6), "b": prompts("b", 4)}, {"a": 0.7, "b": 0.3}
+    plain, same = (PromptStream(sources, weights, seed=3) for _ in range(2))
+    same.reweigh(weights, position=5)
+    assert ids(same, range(50)) == ids(plain, range(50))
+
+
+@pytest.mark.parametrize("count", [0, 1, 6, 7, 10, 93])
+def test_had_counts_the_turns(count):
+    turns = Turns({"a": 0.7, "b": 0.2, "c": 0.1})
+    first = [turns.at(n)[0] for n in range(count)]
+    assert turns.had(count) == {s: first.count(s) for s in "abc"}

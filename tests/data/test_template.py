@@ -2,7 +2,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from rlvr.data.template import Renderer, stop_ids
+from rlvr.data.template import Renderer, opened_thought, stop_ids
 from rlvr.keys import ConfigError
 from rlvr.records import Row
 from tests.data.helpers import data, model
@@ -163,3 +163,29 @@ def test_stop_tokens_that_do_not_exist():
     made.eos_token = None
     with pytest.raises(ConfigError, match="no end token"):
         stop_ids(made, None, [])
+
+
+def test_long_prompts_are_cut_at_their_start_and_keep_their_bos():
+    config = data(max_prompt_tokens=4, too_long="cut")
+    kept, report = Renderer(tokenizer(), model(chat="text"), config).render_all(
+        [row(("user", "123456")), row(("user", "1"))]
+    )
+    assert [prompt.tokens for prompt in kept] == [spelled("456", "<bos>"), spelled("1", "<bos>")]
+    assert kept[0].text == "<bos>456"
+    assert (report.kept, report.longest, report.too_long) == (2, 4, (("a/train/0", 7),))
+    assert "1 too long and cut at their start" in str(report)
+    bare = Renderer(tokenizer(adds_bos=False), model(chat="text"), config)
+    assert bare.render_all([row(("user", "123456"))])[0][0].tokens == spelled("3456")
+
+
+@pytest.mark.parametrize(("thinking", "tag"), [(True, "<think>"), (False, "")])
+def test_a_thought_that_the_template_opens_is_known(thinking, tag):
+    config = model(chat="template", chat_kwargs={"enable_thinking": thinking})
+    assert opened_thought(Renderer(tokenizer(), config, data()).render(row(("user", "1"))).text) == tag
+
+
+@pytest.mark.parametrize(
+    ("text", "tag"), [("a<think>\n", "<think>"), ("<think>\n\n</think>\n\n", ""), ("<think> so", ""), ("", "")]
+)
+def test_only_an_open_tag_at_the_end_counts(text, tag):
+    assert opened_thought(text) == tag

@@ -4,7 +4,7 @@ import struct
 import pytest
 
 from rlvr.trainer import curve
-from rlvr.trainer.curve import draw, series, smooth
+from rlvr.trainer.curve import draw, series, smooth, spans
 
 
 def metrics(path, names, steps=12):
@@ -57,3 +57,26 @@ def test_series_skips_what_was_not_measured():
 def test_smooth_is_a_mean_over_the_neighbours_that_exist():
     assert smooth([1.0, 2.0, 6.0, 4.0], 3) == [1.5, 3.0, 4.0, 5.0]
     assert smooth([1.0, 2.0, 6.0, 4.0], 1) == [1.0, 2.0, 6.0, 4.0]
+
+
+def test_events_become_spans_by_what_was_done_together():
+    reset, stage = {"event/reset_reference": 1.0}, {"event/reset_reference": 1.0, "event/next_stage": 1.0}
+    rows = [{"step": step} for step in range(9)]
+    for step in (1, 5, 6, 7):
+        rows[step] |= reset
+    rows[3] |= stage
+    assert spans(rows) == {"reset reference": [(1, 1), (5, 7)], "reset reference + next stage": [(3, 3)]}
+
+
+def test_events_are_marked_in_every_panel_and_named_in_the_first(tmp_path, monkeypatch):
+    seen, dress = [], curve._dress
+    monkeypatch.setattr(curve, "_dress", lambda axes, steps: (dress(axes, steps), seen.append(axes)))
+    path = metrics(tmp_path / "metrics.jsonl", ["train/reward", "train/entropy"])
+    lines = path.read_text().splitlines()
+    lines[4] = json.dumps(json.loads(lines[4]) | {"event/reset_reference": 1.0})
+    path.write_text("\n".join(lines) + "\n")
+    draw(path, tmp_path / "curve.png")
+    at_four = [[line for line in axes.get_lines() if list(line.get_xdata()) == [4, 4]] for axes in seen]
+    assert [len(lines) for lines in at_four] == [1, 1]
+    named = [[text.get_text() for text in axes.get_legend().get_texts()] if axes.get_legend() else [] for axes in seen]
+    assert ["reset reference" in names for names in named] == [True, False]
