@@ -79,10 +79,14 @@ class Batch:
             ValueError: if the rows do not form whole groups of one prompt each.
         """
         if len({len(prompts), len(completions), len(verdicts)}) != 1 or len(prompts) % max(1, group):
-            raise ValueError(f"{len(prompts)} prompts, {len(completions)} completions, {len(verdicts)} verdicts in groups of {group}")
+            raise ValueError(
+                f"{len(prompts)} prompts, {len(completions)} completions, {len(verdicts)} verdicts in groups of {group}"
+            )
         for row, prompt in enumerate(prompts):
             if prompt.tokens != prompts[row - row % group].tokens:
-                raise ValueError(f"row {row} ({prompt.id}) is in a group of another prompt ({prompts[row - row % group].id})")
+                raise ValueError(
+                    f"row {row} ({prompt.id}) is in a group of another prompt ({prompts[row - row % group].id})"
+                )
         rows = [p.tokens + c.tokens for p, c in zip(prompts, completions, strict=True)]
         length_B = torch.tensor([len(c.tokens) for c in completions], dtype=torch.int64)
         judged_B = torch.tensor([v.score is not None for v in verdicts], dtype=torch.bool)
@@ -148,12 +152,16 @@ class Batch:
 
     def take(self, rows: Tensor) -> Batch:
         """Select sequences; every per-sequence tensor follows."""
-        picked = {f.name: getattr(self, f.name)[rows] for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
+        picked = {
+            f.name: getattr(self, f.name)[rows] for f in fields(self) if isinstance(getattr(self, f.name), Tensor)
+        }
         return replace(self, **picked, facts={name: fact[rows] for name, fact in self.facts.items()})
 
     def to(self, device: torch.device) -> Batch:
         """The same batch with its tensors on `device`."""
-        moved = {f.name: getattr(self, f.name).to(device) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
+        moved = {
+            f.name: getattr(self, f.name).to(device) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)
+        }
         return replace(self, **moved, facts={name: fact.to(device) for name, fact in self.facts.items()})
 
     def minibatches(self, count: int) -> list[Batch]:

@@ -201,7 +201,13 @@ def _complete(arguments: list[str]) -> int:
     return 0
 
 
-VERBS: dict[str, Callable[[list[str]], int]] = {"train": train, "survey": survey, "grade": grade, "data": data, "config": config}
+VERBS: dict[str, Callable[[list[str]], int]] = {
+    "train": train,
+    "survey": survey,
+    "grade": grade,
+    "data": data,
+    "config": config,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -40,7 +40,16 @@ def cache(tmp_path_factory):
 
 
 def start(folder: Path, cache: Path, *overrides: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "rlvr.cli", "train", *OVERRIDES, f"hydra.run.dir={folder}", "run.name=test", *overrides]
+    command = [
+        sys.executable,
+        "-m",
+        "rlvr.cli",
+        "train",
+        *OVERRIDES,
+        f"hydra.run.dir={folder}",
+        "run.name=test",
+        *overrides,
+    ]
     env = os.environ | {"XDG_CACHE_HOME": str(cache), "WANDB_MODE": "offline"}
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -76,7 +85,18 @@ def test_a_run_leaves_all_that_it_promises(plain):
     told = rows(folder)
     assert [row["step"] for row in told] == list(range(STEPS + 1))
     assert [row["step"] for row in told if "validation/accuracy" in row] == [0, 2, 4]
-    for name in ("reward", "entropy", "ratio", "kl_step", "kl_ref_k1", "kl_ref_k3", "grad_norm", "lr", "mismatch_gap", "clip_high_fraction"):
+    for name in (
+        "reward",
+        "entropy",
+        "ratio",
+        "kl_step",
+        "kl_ref_k1",
+        "kl_ref_k3",
+        "grad_norm",
+        "lr",
+        "mismatch_gap",
+        "clip_high_fraction",
+    ):
         assert all(f"train/{name}" in row for row in told[1:]), name
     assert told[1]["train/mismatch_gap"] < 1e-4
     assert 0 < told[1]["train/kl_ref_k3"] < told[STEPS]["train/kl_ref_k3"] < 1  # the policy leaves its reference

@@ -37,10 +37,32 @@ DOORS = {  # heavy guests, and the only places that let them in
     "omegaconf": ("config.py",),
     "wandb": ("trainer/record.py",),
 }
-TORCH_FREE = {"keys", "clock", "tally", "schema", "records", "verifiers", "data", "config", "manual", "grade", "data_cli", "survey", "cli"}
+TORCH_FREE = {
+    "keys",
+    "clock",
+    "tally",
+    "schema",
+    "records",
+    "verifiers",
+    "data",
+    "config",
+    "manual",
+    "grade",
+    "data_cli",
+    "survey",
+    "cli",
+}
 RANK_ZERO = ("world.py", "trainer/record.py", "trainer/checkpoint.py", "launch/")
 # they write files
-LEADER = (*RANK_ZERO, "cli.py", "survey.py", "engine/export.py", "engine/reference.py", "trainer/run.py", "trainer/survey_")
+LEADER = (
+    *RANK_ZERO,
+    "cli.py",
+    "survey.py",
+    "engine/export.py",
+    "engine/reference.py",
+    "trainer/run.py",
+    "trainer/survey_",
+)
 FILES = sorted(HOUSE.rglob("*.py"))
 TEXTS = [*FILES, *sorted((ROOT / "conf").rglob("*.yaml")), *sorted((ROOT / "scripts").rglob("*.py"))]
 

@@ -176,12 +176,21 @@ class Engines:
         plain = self._probed(None)
         families = sorted({_family(name) for name, _ in self.learners["policy"].weights()})
         lost = [family for family in families if self._probed(family) == plain]
-        return f"Tensors that do not reach the sampler: {', '.join(lost)}" if lost else "Every tensor family reaches the sampler."
+        return (
+            f"Tensors that do not reach the sampler: {', '.join(lost)}"
+            if lost
+            else "Every tensor family reaches the sampler."
+        )
 
     def _probed(self, noisy: str | None) -> list[float]:
         noise = torch.Generator(device="cpu").manual_seed(0)
         stream = (
-            (name, tensor + 0.1 * torch.randn(tensor.shape, generator=noise).to(tensor) if _family(name) == noisy else tensor)
+            (
+                name,
+                tensor + 0.1 * torch.randn(tensor.shape, generator=noise).to(tensor)
+                if _family(name) == noisy
+                else tensor,
+            )
             for name, tensor in self.learners["policy"].weights()
         )
         self.sampler.load(stream, f"probe of {noisy}")

@@ -82,7 +82,9 @@ class ChunkedHead(nn.Module):
         super().__init__()
         self.weight, self.bias, self.chunk = linear.weight, linear.bias, chunk
 
-    def forward(self, hidden_MD: Tensor, target_M: Tensor, temperature: float, entropy_learns: bool) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, hidden_MD: Tensor, target_M: Tensor, temperature: float, entropy_learns: bool
+    ) -> tuple[Tensor, Tensor]:
         """Log-prob of each target token and entropy of its distribution.
 
         Args:

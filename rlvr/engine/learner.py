@@ -75,7 +75,7 @@ class Learner(Scorer):
 
     def reset_optimizer(self) -> None:
         """Forget the moments of AdamW; weights and learning rate stay."""
-        for state in self.engine.optimizer.optimizer.state.values():
+        for state in self.engine.basic_optimizer.state.values():
             for value in state.values():
                 if isinstance(value, Tensor):
                     value.zero_()

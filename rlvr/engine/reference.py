@@ -25,7 +25,9 @@ from rlvr.world import World
 class Reference(Scorer):
     """Sharded over the ranks under ZeRO-3, whole on each rank otherwise."""
 
-    def __init__(self, folder: str, model: ModelConfig, hardware: HardwareConfig, world: World, temperature: float) -> None:
+    def __init__(
+        self, folder: str, model: ModelConfig, hardware: HardwareConfig, world: World, temperature: float
+    ) -> None:
         settings = deepspeed_settings(hardware, None)
         self.model = load_sharded(LanguageModel, folder, model, hardware, settings).requires_grad_(False)
         sharded = hardware.zero == 3

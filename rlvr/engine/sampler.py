@@ -86,7 +86,9 @@ class Sampler:
         self.llm.apply_model(_refresh_head)
         self._wake("kv_cache")
         if self.llm.reset_prefix_cache() is False:
-            raise RuntimeError("vLLM did not reset its prefix cache: old keys and values would be reused with new weights")
+            raise RuntimeError(
+                "vLLM did not reset its prefix cache: old keys and values would be reused with new weights"
+            )
         self.version = version
 
     def sleep(self) -> None:

@@ -237,6 +237,8 @@ def _outcome(group: Group) -> dict[str, Any]:
         "rejected": group.rejected,
     }
     for sampler in ("policy", "reference"):
-        scores = [s for c, s in zip(group.completions, group.scores, strict=True) if c.source == sampler and not math.isnan(s)]
+        scores = [
+            s for c, s in zip(group.completions, group.scores, strict=True) if c.source == sampler and not math.isnan(s)
+        ]
         told |= {f"{sampler}_judged": len(scores), f"{sampler}_solved": sum(s > 0 for s in scores)}
     return told

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from rlvr.data.sources import verifier_options
+from rlvr.data.template import opened_thought
 from rlvr.records import Completion, Prompt, Verdict
 from rlvr.schema.data import DataConfig, VerifyConfig
 from rlvr.verifiers import build
 from rlvr.verifiers.base import Verifier
 from rlvr.verifiers.pool import Job, VerifierPool
-
-
-THOUGHT = "<think>"
 
 
 @functools.cache
@@ -32,26 +31,34 @@ def check_answer(name: str, options: dict[str, Any], answer: Any) -> None:
 
 
 class Judge:
-    """Grades completions of prompts, each by the verifier of its source."""
+    """Grades completions of prompts, each by the verifier of its row."""
 
-    def __init__(self, data: DataConfig, verify: VerifyConfig) -> None:
-        self.options = {name: dict(source.verifier_options) for name, source in data.sources.items()}
+    def __init__(self, data: DataConfig, verify: VerifyConfig, prompts: Iterable[Prompt]) -> None:
+        """Start the processes and set up every verifier that `prompts` name.
+
+        Raises:
+            RuntimeError: if one cannot be built, or grades its own canaries wrongly.
+        """
+        self.data = data
         self.pool = VerifierPool(verify.workers, verify.timeout)
-        for source in data.sources.values():
-            self.pool.warm(source.verifier, dict(source.verifier_options))
+        for name, options in dict.fromkeys((p.verifier, self._options(p)) for p in prompts):
+            self.pool.warm(name, json.loads(options))
+
+    def _options(self, prompt: Prompt) -> str:
+        return json.dumps(verifier_options(self.data, prompt), sort_keys=True)
 
     def submit(self, prompt: Prompt, completion: Completion) -> int:
         """Start grading; returns a ticket at once.
 
         A chat template may open the thought in the prompt: the verifier must see that it is open.
         """
-        opened = THOUGHT if prompt.text.rstrip().endswith(THOUGHT) else ""
-        return self.pool.submit(Job(
-                verifier=prompt.verifier,
-                options=self.options[prompt.source],
-                response=opened + completion.text,
-                answer=prompt.answer,
-            ))
+        job = Job(
+            verifier=prompt.verifier,
+            options=verifier_options(self.data, prompt),
+            response=opened_thought(prompt.text) + completion.text,
+            answer=prompt.answer,
+        )
+        return self.pool.submit(job)
 
     def submitter(self, prompts: Sequence[Prompt], tickets: dict[int, int]) -> Callable[[int, Completion], None]:
         """A callback for the sampler: grades completion `index` of `prompts[index]` and notes its ticket."""

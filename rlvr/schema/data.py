@@ -25,8 +25,12 @@ class SourceConfig:
     validation: str | None = key("rows that choose checkpoints and fire triggers; same forms as train")
     test: str | None = key("rows that are reported and never decide anything; same forms as train")
     verifier: str = key("verifier of the answers: a name, or path/to/file.py:function for your own")
-    path: str | None = key("name of the data set on the hub", used_if=UsedIf("the source's kind is hub", lambda c: c.kind == "hub"))
-    subset: str | None = key("its configuration on the hub", used_if=UsedIf("the source's kind is hub", lambda c: c.kind == "hub"))
+    path: str | None = key(
+        "name of the data set on the hub", used_if=UsedIf("the source's kind is hub", lambda c: c.kind == "hub")
+    )
+    subset: str | None = key(
+        "its configuration on the hub", used_if=UsedIf("the source's kind is hub", lambda c: c.kind == "hub")
+    )
     question: str = key(
         "column of the problem text, or of a list of chat messages; of several with | between them, the first that a row has",
         used_if=_COLUMNS,
@@ -39,7 +43,9 @@ class SourceConfig:
         "share of training prompts drawn from this source, relative to the other sources; 0 until a stage brings it in",
         low=0,
     )
-    options: dict[str, Any] = key("arguments of the generator or of the answer column; unknown ones are refused", empty=dict)
+    options: dict[str, Any] = key(
+        "arguments of the generator or of the answer column; unknown ones are refused", empty=dict
+    )
     verifier_options: dict[str, Any] = key("arguments of the verifier; unknown ones are refused", empty=dict)
 
 
@@ -63,7 +69,8 @@ class DataConfig:
         choices=("error", "drop"),
     )
     benchmarks: list[str] = key(
-        "what training rows may not overlap beside validation and test: names of sources, or files of problems", empty=list
+        "what training rows may not overlap beside validation and test: names of sources, or files of problems",
+        empty=list,
     )
     survey: str | None = key("survey.jsonl of the training rows, which says how often each was solved; null for none")
     pass_rate: list[float] = key(
@@ -84,5 +91,8 @@ class VerifyConfig:
         above=0,
     )
     max_unjudged: float = key(
-        "the run stops when more than this share of a step's responses could not be judged", unit="fraction", low=0, high=1
+        "the run stops when more than this share of a step's responses could not be judged",
+        unit="fraction",
+        low=0,
+        high=1,
     )

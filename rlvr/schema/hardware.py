@@ -17,7 +17,9 @@ class HardwareConfig:
     threads: int | None = key("CPU threads per rank; null shares the cores among the ranks", low=1)
     dtype: str = key("numbers that the learner computes in; optimizer states are always fp32", choices=("fp32", "bf16"))
     zero: int = key("DeepSpeed ZeRO stage", choices=(0, 1, 2, 3))
-    offload_optimizer: bool = key("keep optimizer states in host memory", used_if=UsedIf("hardware.zero >= 1", lambda c: c.zero >= 1))
+    offload_optimizer: bool = key(
+        "keep optimizer states in host memory", used_if=UsedIf("hardware.zero >= 1", lambda c: c.zero >= 1)
+    )
     offload_parameters: bool = key("keep parameter shards in host memory", used_if=_ZERO3)
     gradient_checkpointing: bool = key("recompute activations in the backward pass")
     attention: str = key(

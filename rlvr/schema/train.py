@@ -16,7 +16,9 @@ class RunConfig:
     """Identity of the run."""
 
     name: str = key("name of the run; its directory is runs/<name> unless hydra.run.dir says otherwise")
-    resume: str = key("auto: go on from the newest complete checkpoint of the run directory; never; or the path of a checkpoint")
+    resume: str = key(
+        "auto: go on from the newest complete checkpoint of the run directory; never; or the path of a checkpoint"
+    )
 
 
 @dataclass(kw_only=True)
@@ -26,7 +28,9 @@ class RolloutConfig:
     prompts: int = key("prompts per step, over all ranks", unit="prompts", low=1)
     max_tokens: int = key("length limit of a completion", unit="tokens", low=1)
     temperature: float = key("sampling temperature; log-probs are taken at it on both sides", above=0)
-    top_p: float = key("nucleus sampling; training refuses anything but 1, since importance ratios would be wrong", low=1, high=1)
+    top_p: float = key(
+        "nucleus sampling; training refuses anything but 1, since importance ratios would be wrong", low=1, high=1
+    )
     top_k: int = key("top-k sampling; training refuses anything but 0 (off)", low=0, high=0)
     max_rounds: int = key("rounds of sampling per step, where the algorithm rejects prompts and asks for others", low=1)
     oversample: float = key("prompts drawn per prompt that is still missing, from the second round on", low=1)
@@ -79,7 +83,9 @@ class OptimConfig:
 class ValidationConfig:
     """Held-out accuracy while training; the only numbers that may choose a checkpoint."""
 
-    every: int = key("steps between validations; 0 for none; step 0 and the last step are always validated", unit="steps", low=0)
+    every: int = key(
+        "steps between validations; 0 for none; step 0 and the last step are always validated", unit="steps", low=0
+    )
     rows: int = key("most rows of the validation role; 0 for all", unit="rows", low=0)
     samples: int = key("completions per problem (avg@k)", unit="sequences", low=1)
     temperature: float = key("sampling temperature; 0 is greedy", low=0)
@@ -197,18 +203,26 @@ def _check_sections(config: TrainConfig, world_size: int) -> None:
             f"data.max_prompt_tokens + rollout.max_tokens = {longest} tokens"
         )
     if world_size % hardware.tensor_parallel:
-        raise ConfigError(f"hardware.tensor_parallel={hardware.tensor_parallel} does not divide the {world_size} rank(s)")
+        raise ConfigError(
+            f"hardware.tensor_parallel={hardware.tensor_parallel} does not divide the {world_size} rank(s)"
+        )
     if hardware.device == "cpu" and hardware.dtype == "bf16":
-        raise ConfigError("hardware.dtype=bf16 with hardware.device=cpu: bf16 matmuls are over 10 x slower there; use fp32")
+        raise ConfigError(
+            "hardware.dtype=bf16 with hardware.device=cpu: bf16 matmuls are over 10 x slower there; use fp32"
+        )
     if hardware.attention == "flash_attention_2" and (hardware.device != "cuda" or hardware.dtype != "bf16"):
-        raise ConfigError("hardware.attention=flash_attention_2 needs hardware.device=cuda and hardware.dtype=bf16; use packed")
+        raise ConfigError(
+            "hardware.attention=flash_attention_2 needs hardware.device=cuda and hardware.dtype=bf16; use packed"
+        )
     if not config.data.sources:
         raise ConfigError("data.sources is empty: name at least one source")
     weights = [source.weight for source in config.data.sources.values() if source.train is not None]
     if weights and not any(weights):
         raise ConfigError("data.sources: every source with rows to train on has weight 0")
     if config.validation.temperature == 0 and config.validation.samples > 1:
-        raise ConfigError("validation.samples > 1 with validation.temperature=0 draws the same greedy answer again and again")
+        raise ConfigError(
+            "validation.samples > 1 with validation.temperature=0 draws the same greedy answer again and again"
+        )
     _check_survey(config)
     config.algorithm.check_across(config)
 

@@ -31,7 +31,9 @@ class Cost:
         tokens, _ = sampled.sums["length"]
         told = {f"time/{name}": spent for name, spent in phases.items()}
         told["time/step"] = seconds
-        told["speed/outside_share"] = 1.0 - sum(spent for name, spent in phases.items() if name.rsplit("/", 1)[-1] in WORK) / seconds
+        told["speed/outside_share"] = (
+            1.0 - sum(spent for name, spent in phases.items() if name.rsplit("/", 1)[-1] in WORK) / seconds
+        )
         told["speed/tokens_per_second"] = tokens / seconds
         told["memory/peak_gib"] = self._peak_memory() / GIB
         if self.hardware.peak_tflops:

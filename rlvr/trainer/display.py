@@ -87,7 +87,9 @@ class Display:
         due = validated or step == self._total or self._now() - self._printed >= self._every
         if not self._live and due:
             self._printed = self._now()
-            seldom = {name: value for name, value in self._latest.items() if name in KL_NAMES}  # not measured at every step
+            seldom = {
+                name: value for name, value in self._latest.items() if name in KL_NAMES
+            }  # not measured at every step
             told = [f"step {step}/{self._total}", *(" ".join(field) for field in fields(seldom | dict(metrics)))]
             left = self._left()
             self._plain("  ".join([*told, f"{duration(left)} left"] if left else told))

@@ -46,7 +46,9 @@ class Evaluator:
         settings = self.config.validation
         mine = [i for i in range(len(prompts)) if i % self.world.size == self.world.rank]
         orders = [
-            Order(prompts[i], seed_of(self.config.seed, role, prompts[i].id, k)) for i in mine for k in range(settings.samples)
+            Order(prompts[i], seed_of(self.config.seed, role, prompts[i].id, k))
+            for i in mine
+            for k in range(settings.samples)
         ]
         decoding = Decoding(
             temperature=settings.temperature,

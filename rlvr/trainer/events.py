@@ -33,7 +33,7 @@ class Events:
         """Take up triggers and stages where `progress` left them; `config` is the one that `parts` were built with."""
         self.engines, self.progress, self.checkpoints = parts.engines, progress, checkpoints
         self.world, self.display = world, display
-        self.stages = Stages(config, progress, parts.engines, parts.collector.stream)
+        self.stages = Stages(config, progress, parts.engines, parts.collector.stream, parts.prompts["train"])
         self.triggers = Triggers(config.triggers)
         self.triggers.state = progress.triggers
         self.stages.begin()

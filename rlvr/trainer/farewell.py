@@ -16,7 +16,9 @@ from rlvr.trainer.record import Record
 SUMMARY = "summary.json"  # the last file of a run: where it is, the run is complete
 
 
-def farewell(display: Display, record: Record, run_dir: Path, test: Mapping[str, float], paths: Mapping[str, Any]) -> None:
+def farewell(
+    display: Display, record: Record, run_dir: Path, test: Mapping[str, float], paths: Mapping[str, Any]
+) -> None:
     """Write `summary.json` and `curve.png`, close the record, print the final table; the leading rank only.
 
     Args:

@@ -69,7 +69,9 @@ class Record:
         self._dir.mkdir(parents=True, exist_ok=True)
         names = ["metrics.jsonl", "samples.jsonl", "events.jsonl"]
         # of all ranks, for the run may have had more of them before
-        names += [str(path.relative_to(self._dir)) for kind in PER_RANK for path in (self._dir / kind).glob("rank*.jsonl")]
+        names += [
+            str(path.relative_to(self._dir)) for kind in PER_RANK for path in (self._dir / kind).glob("rank*.jsonl")
+        ]
         for name in names:
             cut(self._dir / name, self._last)
         suffix = f"_{self._start}" if self._start else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import Any
 from rlvr.algorithms import ALGORITHMS
 from rlvr.algorithms.base import Algorithm
 from rlvr.clock import Clock
-from rlvr.data.sources import load_rows, refuse_overlap
+from rlvr.data.apart import keep_apart
+from rlvr.data.sources import load_rows, stream_weights
 from rlvr.data.stream import PromptStream
 from rlvr.data.template import Renderer, stop_ids
 from rlvr.engine.engines import Engines, Speaker
 from rlvr.engine.models import end_tokens, load_tokenizer, model_folder
 from rlvr.engine.tiny import Example
 from rlvr.keys import ConfigError
-from rlvr.records import Prompt, Role
+from rlvr.records import Prompt, Role, Row
 from rlvr.rollout.collect import Collector
 from rlvr.rollout.draw import Drawer
 from rlvr.rollout.judge import Judge, check_answer
@@ -62,7 +64,7 @@ def build(config: TrainConfig, world: World, clock: Clock, display: Display, run
     tokenizer = load_tokenizer(config.model)
     prompts = load_prompts(config, tokenizer, display)
     display.stage("starting verifiers")
-    judge = Judge(config.data, config.verify)
+    judge = Judge(config.data, config.verify, itertools.chain(*prompts.values()))
     display.stage("preparing the model")
     told = _progress(display, "warm-starting the model")
     folder = _leader_first(world, lambda: model_folder(config.model, examples(prompts["train"], tokenizer), told))
@@ -75,7 +77,7 @@ def build(config: TrainConfig, world: World, clock: Clock, display: Display, run
         display.stage("surveying the training prompts")
         told = _progress(display, "surveying the training prompts")
         prompts["train"] = survey_first(algorithm, reference, prompts["train"], config, world, display, run_dir, told)
-    weights = {name: source.weight for name, source in config.data.sources.items()}
+    weights = stream_weights({name: source.weight for name, source in config.data.sources.items()}, prompts["train"])
     stream = PromptStream(_by_source(prompts["train"]), weights, config.seed)
     return Parts(
         algorithm=algorithm,
@@ -95,14 +97,19 @@ def load_prompts(config: TrainConfig, tokenizer: Any, display: Display) -> dict[
     Raises:
         ConfigError: if there is nothing to train on.
     """
-    rows, prompts = {}, {}
-    renderer = Renderer(tokenizer, config.model, config.data)
+    rows: dict[Role, list[Row]] = {}
     for role in ROLES:
         rows[role], report = load_rows(config.data, role, check_answer, Path.cwd())
+        if rows[role]:
+            display.note(str(report))
+    rows, apart = keep_apart(config.data, rows, Path.cwd())
+    if told := str(apart):
+        display.note(told)
+    renderer, prompts = Renderer(tokenizer, config.model, config.data), {}
+    for role in ROLES:
         prompts[role], rendered = renderer.render_all(rows[role])
-        if prompts[role]:
-            display.note(f"{report}\n{rendered}")
-    refuse_overlap(rows)
+        if rows[role]:
+            display.note(f"role {role}: {rendered}")
     if not prompts["train"]:
         raise ConfigError(f"data={config.data.name}: not one row is left to train on")
     limit = config.validation.rows

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rlvr.data.sources import stream_weights
 from rlvr.data.stream import PromptStream
 from rlvr.engine.engines import Engines
 from rlvr.keys import ConfigError
+from rlvr.records import Prompt
 from rlvr.schema.stages import put
 from rlvr.schema.train import TrainConfig, arithmetic
 from rlvr.trainer.checkpoint import Progress
@@ -16,11 +20,20 @@ class Stages:
     Args:
         config: of the run; its sections are those that algorithm, collector, updater and evaluator hold, who read them
             anew in every step.
+        prompts: what the stream draws from.
         progress: holds the stages that were entered, with the step and the stream position at which they were.
     """
 
-    def __init__(self, config: TrainConfig, progress: Progress, engines: Engines, stream: PromptStream) -> None:
-        self.config, self.progress, self.engines, self.stream = config, progress, engines, stream
+    def __init__(
+        self,
+        config: TrainConfig,
+        progress: Progress,
+        engines: Engines,
+        stream: PromptStream,
+        prompts: Sequence[Prompt],
+    ) -> None:
+        self.config, self.progress, self.engines = config, progress, engines
+        self.stream, self.prompts = stream, prompts
 
     def begin(self) -> None:
         """Enter the first stage, or those that a resumed run has entered before.
@@ -86,5 +99,6 @@ class Stages:
                 put(self.config, key, value)
             if name == last:
                 break
-        self.stream.reweigh({name: source.weight for name, source in self.config.data.sources.items()}, cursor)
+        weights = {name: source.weight for name, source in self.config.data.sources.items()}
+        self.stream.reweigh(stream_weights(weights, self.prompts), cursor)
         self.engines.set_temperature(self.config.rollout.temperature)

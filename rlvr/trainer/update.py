@@ -82,7 +82,9 @@ class Updater:
     def _reward(self, batch: Batch) -> float:
         """Mean reward of the sequences that count, over all ranks."""
         counts_B = (batch.mask_BT.sum(-1) > 0).double()
-        total, count = self.world.sum(torch.stack([(self.algorithm.reward(batch) * counts_B).sum(), counts_B.sum()])).tolist()
+        total, count = self.world.sum(
+            torch.stack([(self.algorithm.reward(batch) * counts_B).sum(), counts_B.sum()])
+        ).tolist()
         return total / max(1.0, count)
 
     def _one(self, name: str, loss: Loss, mini: Batch, share: float, first: bool) -> dict[str, float]:

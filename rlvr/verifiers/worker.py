@@ -72,6 +72,9 @@ def _limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY or soft > MEMORY:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # SLURM sends it to all; the trainer still needs verdicts to finish its step
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: never outlive the trainer
 

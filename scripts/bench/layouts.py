@@ -29,9 +29,13 @@ def ragged(count: int, longest: int, vocabulary: int) -> Batch:
     for _ in range(count):
         half = int(torch.randint(longest // 8, longest, (1,), generator=generator)) // 2 + 1
         rows.append(torch.randint(3, vocabulary, (2, half), generator=generator).tolist())
-    prompts = [Prompt(id=str(i), source="s", text="", tokens=tuple(p), answer="", verifier="exact") for i, (p, _) in enumerate(rows)]
+    prompts = [
+        Prompt(id=str(i), source="s", text="", tokens=tuple(p), answer="", verifier="exact")
+        for i, (p, _) in enumerate(rows)
+    ]
     completions = [
-        Completion(tokens=tuple(c), logprobs=(0.0,) * len(c), text="", truncated=False, source="policy") for _, c in rows
+        Completion(tokens=tuple(c), logprobs=(0.0,) * len(c), text="", truncated=False, source="policy")
+        for _, c in rows
     ]
     return Batch.of(prompts, completions, [Verdict(score=1.0)] * count, group=1, limit=longest)
 
@@ -47,13 +51,20 @@ def race(name: str, one: Callable[[], None], other: Callable[[], None], rounds: 
             told.append(time.perf_counter() - start)
     ratios = sorted(a / b for a, b in zip(*seconds, strict=True))
     medians = [statistics.median(told) for told in seconds]
-    print(f"{name:<44} {medians[0]:7.3f} s / {medians[1]:7.3f} s = {statistics.median(ratios):.2f}  [{ratios[0]:.2f}, {ratios[-1]:.2f}]")
+    print(
+        f"{name:<44} {medians[0]:7.3f} s / {medians[1]:7.3f} s = {statistics.median(ratios):.2f}  [{ratios[0]:.2f}, {ratios[-1]:.2f}]"
+    )
 
 
 def layouts(rounds: int) -> None:
     config = compose([])
     shape = Qwen2Config(
-        vocab_size=512, hidden_size=256, intermediate_size=768, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2
+        vocab_size=512,
+        hidden_size=256,
+        intermediate_size=768,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
     )
     with tempfile.TemporaryDirectory() as folder:
         Qwen2ForCausalLM(shape).save_pretrained(folder)

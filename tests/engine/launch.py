@@ -12,11 +12,20 @@ def on_ranks(ranks: int, module: str, *arguments: object, timeout: float = 300) 
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    env = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+    env = os.environ | {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+        "DS_ACCELERATOR": "cpu",
+    }
     world = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     started = [
         subprocess.Popen(
-            command, env=env | world | {"RANK": str(r), "LOCAL_RANK": str(r)}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+            command,
+            env=env | world | {"RANK": str(r), "LOCAL_RANK": str(r)},
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
         )
         for r in range(ranks)
     ]

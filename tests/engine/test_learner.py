@@ -54,4 +54,6 @@ def test_hardware_does_not_change_the_gradient(results, name):
     assert got["pieces"] > 1 or "tokens_per_micro_batch" not in CASES[name]["hardware"]
     assert got["norms"] == pytest.approx(wanted["norms"], rel=1e-5)
     for weight, moved in wanted["moved"].items():
-        torch.testing.assert_close(got["moved"][weight], moved, rtol=1e-4, atol=1e-7, msg=lambda text, w=weight: f"{w}: {text}")
+        torch.testing.assert_close(
+            got["moved"][weight], moved, rtol=1e-4, atol=1e-7, msg=lambda text, w=weight: f"{w}: {text}"
+        )

@@ -11,9 +11,13 @@ WORLD = World(rank=0, size=1, local_rank=0, local_size=1, device=torch.device("c
 
 
 def batch_of(*rows: tuple[list[int], list[int]]) -> Batch:
-    prompts = [Prompt(id=str(i), source="s", text="", tokens=tuple(p), answer="", verifier="exact") for i, (p, _) in enumerate(rows)]
+    prompts = [
+        Prompt(id=str(i), source="s", text="", tokens=tuple(p), answer="", verifier="exact")
+        for i, (p, _) in enumerate(rows)
+    ]
     completions = [
-        Completion(tokens=tuple(c), logprobs=(0.0,) * len(c), text="", truncated=False, source="policy") for _, c in rows
+        Completion(tokens=tuple(c), logprobs=(0.0,) * len(c), text="", truncated=False, source="policy")
+        for _, c in rows
     ]
     return Batch.of(prompts, completions, [Verdict(score=1.0)] * len(rows), group=1, limit=8)
 

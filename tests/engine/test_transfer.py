@@ -20,7 +20,9 @@ def test_every_family_reaches_the_sampler(tmp_path, name):
     case = CASES[name]
     folder = saved(tmp_path / "model", case["family"], case["tied"])
     out = tmp_path / "out.json"
-    on_ranks(case.get("ranks", 1), "tests.engine.transfer_worker", folder, case.get("zero", 0), case.get("parallel", 1), out)
+    on_ranks(
+        case.get("ranks", 1), "tests.engine.transfer_worker", folder, case.get("zero", 0), case.get("parallel", 1), out
+    )
     told = json.loads(out.read_text())
     assert "holds weights None" in told["refused"]
     assert len(told["gaps"]) > 8

@@ -1,5 +1,7 @@
 """The gate's table over a run."""
 
+import io
+
 from rich.console import Console
 
 from rlvr.ops.stats import anchored_probability, mixed_probability
@@ -31,7 +33,7 @@ def test_the_table_tells_rates_by_source_and_reason():
         outcome(4, False, ["not_mixed"], by_reference=2, tries=2),
         outcome(1, False, ["no_anchor"], tries=2, source="other"),
     ]
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))
+    console = Console(width=100, record=True, file=io.StringIO())
     console.print(gate_table(rows))
     told = {line[:30].strip(): line[30:].split() for line in console.export_text().splitlines()}
     assert told["tried"] == ["3", "1"]
