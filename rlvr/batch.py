@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -111,7 +112,7 @@ class Batch:
 
     def having(self, **made: Tensor) -> Batch:
         """The same batch with more fields filled in."""
-        return replace(self, **made)
+        return replace(self, **dict[str, Any](made))
 
     # -- views ---------------------------------------------------------------------
 
@@ -127,10 +128,12 @@ class Batch:
 
     def token_mean(self, x_BT: Tensor) -> Tensor:
         """This micro-batch's part of the mean over the global update; a scalar to be summed, never averaged."""
+        assert self.token_weight_BT is not None, "call `weighted` first"
         return torch.where(self.mask_BT > 0, x_BT * self.token_weight_BT, 0.0).sum()
 
     def sequence_mean(self, x_B: Tensor) -> Tensor:
         """As `token_mean`, for one number per sequence."""
+        assert self.sequence_weight_B is not None, "call `weighted` first"
         return torch.where(self.sequence_weight_B > 0, x_B * self.sequence_weight_B, 0.0).sum()
 
     def weighted(self, average: str) -> Batch:

@@ -34,16 +34,21 @@ from omegaconf.errors import (
     ValidationError,
 )
 
-from rlvr.keys import ConfigError, check, nearest, walk
+from rlvr.keys import ANY, ConfigError, check, nearest, walk
 from rlvr.schema import ALGORITHM_SCHEMAS, MODEL_SCHEMAS
-from rlvr.schema.data import DataConfig, SourceConfig
+from rlvr.schema.data import DataConfig
 from rlvr.schema.hardware import HardwareConfig
 from rlvr.schema.train import TrainConfig, check_across
 
 # sections whose class a YAML chooses
 SUBCLASSED: dict[str, Mapping[str, type[Any]]] = {"algorithm": ALGORITHM_SCHEMAS, "model": MODEL_SCHEMAS}
 SECTIONS = {"data": DataConfig, "hardware": HardwareConfig}
-ANY_SOURCE = "data.sources.<name>."
+# mappings with sections as entries, and how to make one more of these
+ENTRIES = {
+    "data.sources": "goes into a YAML of your own (--config-dir DIR, DIR/data/mine.yaml)",
+    "triggers": "is given as a whole: '+triggers={NAME: {when: ..., ...}}', or in a YAML of your own",
+    "stages": "is given as a whole: '+stages={NAME: {until: ..., ...}}', or in a YAML of your own",
+}
 
 
 # -- composing ---------------------------------------------------------------------------
@@ -224,8 +229,6 @@ def catalogue() -> dict[str, Entry]:
     for name, f in walk(TrainConfig):
         if name.split(".")[0] not in SUBCLASSED or "." not in name:
             found[name] = Entry(f, ())
-        if name == "data.sources":
-            found |= {key: Entry(g, ()) for key, g in walk(SourceConfig, ANY_SOURCE)}
     for section, schemas in SUBCLASSED.items():
         for schema in schemas.values():
             for name, f in walk(schema, f"{section}."):
@@ -237,16 +240,26 @@ def catalogue() -> dict[str, Entry]:
 def find(name: str) -> str | None:
     """The catalogue's name of the key that `name` sets, itself or as an entry of a mapping; None if there is none."""
     known = catalogue()
-    if name.startswith("data.sources.") and name.count(".") > 2:
-        name = ANY_SOURCE + name.split(".", 3)[3]
+    mapping, entry, key = _in_entry(name)
+    if key:
+        name = f"{mapping}.{ANY}.{key}"
     if name in known:
         return name
     above = name.rpartition(".")[0]
-    while above:
+    while above and not above.endswith(ANY):
         if above in known and typing.get_origin(known[above].field.type) is dict:
             return above
         above = above.rpartition(".")[0]
     return None
+
+
+def _in_entry(name: str) -> tuple[str, str, str]:
+    """`data.sources.mine.weight` -> ("data.sources", "mine", "weight"); empty texts for what `name` does not have."""
+    for mapping in ENTRIES:
+        if name.startswith(f"{mapping}."):
+            entry, _, key = name.removeprefix(f"{mapping}.").partition(".")
+            return mapping, entry, key
+    return "", "", ""
 
 
 def unknown(name: str) -> ConfigError:
@@ -255,20 +268,22 @@ def unknown(name: str) -> ConfigError:
     section, owners = name.split(".")[0], known[name].owners if name in known else ()
     if owners:
         return ConfigError(f"{name}: not a key of the chosen {section}; it belongs to {section}={' or '.join(owners)}")
-    if re.fullmatch(r"data\.sources\.[^.]+", name):
-        return _no_source(name)
+    mapping, entry, key = _in_entry(name)
+    if mapping and not key:
+        return _no_entry(mapping, entry)
     near = nearest(name.replace("/", "."), known)
-    if near and near.startswith(ANY_SOURCE) and name.startswith("data.sources."):
-        near = near.replace("<name>", name.split(".")[2])
+    if near and entry and near.startswith(f"{mapping}."):
+        near = near.replace(ANY, entry)
     hint = f"; did you mean {near}?" if near else "; `rlvr config reference` lists them all"
     return ConfigError(f"{name}: no such key{hint}")
 
 
-def _no_source(name: str) -> ConfigError:
-    way = "a new one goes into a YAML of your own (--config-dir DIR, DIR/data/mine.yaml)"
-    return ConfigError(f"{name}: no such source; {way}")
+def _no_entry(mapping: str, entry: str) -> ConfigError:
+    kind = mapping.rpartition(".")[2].removesuffix("s")
+    return ConfigError(f"{mapping}.{entry}: no such {kind}; a new one {ENTRIES[mapping]}")
 
 
+LISTED = 8  # most choices that a refusal spells out
 TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
 
@@ -299,8 +314,9 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, option = error.missing_cfg_file.rpartition("/")
         near = nearest(option, error.options)
-        hint = f"; did you mean {group}={near}?" if near else ""
-        return f"{group}={option}: there is no such choice{hint} ({', '.join(error.options)})"
+        few = len(error.options) <= LISTED
+        others = f" ({', '.join(error.options)})" if few else f"; `rlvr config explain {group}` lists them"
+        return f"{group}={option}: there is no such choice" + (f"; did you mean {group}={near}?" if near else others)
     if isinstance(error, OverrideParseException):
         name, _, value = error.override.partition("=")
         return f"{error.override}: Hydra cannot parse this; write key=value, and quote odd values: '{name}=\"{value}\"'"
@@ -321,8 +337,8 @@ def _in_words(error: Exception) -> str:
 def _key_in_words(error: OmegaConfBaseException) -> str:
     """An OmegaConf error that knows its key."""
     name = str(error.full_key)
-    if "not a subclass of SourceConfig" in str(error):
-        return str(_no_source(f"data.sources.{error.key}"))
+    if part := re.search(r"not a subclass of (Source|Trigger|Stage)Config", str(error)):
+        return str(_no_entry(next(m for m in ENTRIES if m.endswith(f"{part[1].lower()}s")), str(error.key)))
     entry = catalogue().get(find(name) or "")
     if isinstance(error, ConfigAttributeError | ConfigKeyError):
         return str(unknown(name))

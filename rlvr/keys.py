@@ -8,9 +8,10 @@ command line is refused within a second.
 import difflib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import Field, dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import Any, get_args, get_origin
 
 MISSING = "???"  # OmegaConf's mark for "no value yet": the value lives in conf/
+ANY = "<name>"  # stands for the name of an entry in the key of one: data.sources.<name>.weight
 
 
 class ConfigError(ValueError):
@@ -32,7 +33,7 @@ def key(
     low: float | None = None,
     high: float | None = None,
     above: float | None = None,
-    choices: Collection[str] | None = None,
+    choices: Collection[str] | Collection[int] | None = None,
     used_if: UsedIf | None = None,
     empty: Callable[[], Any] | None = None,
 ) -> Any:
@@ -42,7 +43,7 @@ def key(
         doc: what it means, one sentence.
         unit: "tokens", "sequences", "seconds", ...
         low, high: the closed range; `above` is an open lower end.
-        choices: the allowed words.
+        choices: the allowed words, or numbers.
         used_if: a key that was set where it has no effect is an error.
         empty: `dict` or `list`: the collection starts empty instead of having to be given.
     """
@@ -67,11 +68,19 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 
 
 def walk(schema: type, path: str = "") -> Iterator[tuple[str, Field]]:
-    """Every key below a config dataclass *type*, with its dotted path."""
+    """Every key below a config dataclass *type*, with its dotted path; an entry of a mapping is called `ANY`."""
     for f in fields(schema):
         yield f"{path}{f.name}", f
         if is_dataclass(f.type):
             yield from walk(f.type, f"{path}{f.name}.")  # type: ignore[arg-type]
+        elif entry := entry_type(f.type):
+            yield from walk(entry, f"{path}{f.name}.{ANY}.")
+
+
+def entry_type(annotation: Any) -> type | None:
+    """The config dataclass of which a mapping holds instances by name; None for any other type."""
+    held = get_args(annotation)[1:] if get_origin(annotation) is dict else ()
+    return next((kind for kind in held if isinstance(kind, type) and is_dataclass(kind)), None)
 
 
 def check(config: Any, given: Collection[str] = (), path: str = "") -> None:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from rlvr.config import ANY_SOURCE, SUBCLASSED, catalogue, find, type_in_words, unknown
+from rlvr.config import SUBCLASSED, catalogue, find, type_in_words, unknown
+from rlvr.keys import entry_type
 
 GROUPS = ("algorithm", "model", "data", "hardware", "experiment")
 COMMON = (
@@ -108,8 +109,9 @@ def explain(name: str) -> str:
     entry = known[key]
     section = name.partition(".")[0]
     lines = [name, f"    {entry.field.metadata['doc']}", ""]
-    if name in GROUPS or is_dataclass(entry.field.type):
-        lines += [f"    {k:<36}{known[k].field.metadata['doc']}" for k in known if k.startswith(f"{name}.")]
+    if below := [k for k in known if k.startswith(f"{key}.")]:
+        width = max(36, *(len(k) + 2 for k in below))
+        lines += [f"    {k:<{width}}{known[k].field.metadata['doc']}" for k in below]
         return "\n".join(lines + ([""] + _options(name) if name in GROUPS else []))
     lines.append(f"    type      {_type(entry.field)}")
     told = setting(name)
@@ -157,7 +159,7 @@ def _type(field: Field) -> str:
 def reference() -> str:
     """docs/config.md: every key, in Markdown."""
     roots = [k for k, e in catalogue().items() if "." not in k]
-    sections = [k for k in roots if is_dataclass(catalogue()[k].field.type)]
+    sections = [k for k in roots if is_dataclass(catalogue()[k].field.type) or entry_type(catalogue()[k].field.type)]
     lines = [
         "# Configuration reference",
         "",
@@ -167,12 +169,20 @@ def reference() -> str:
         *_table(k for k in roots if k not in sections),
     ]
     for section in sections:
-        lines += [f"## `{section}`", "", f"{catalogue()[section].field.type.__doc__}", ""]
+        lines += [f"## `{section}`", "", _about(catalogue()[section].field), ""]
         if section in GROUPS:
             lines += _choice_table(section)
         lines += _section(section)
     lines += ["## `experiment`", "", "Named changes of keys of several sections: `rlvr train experiment=NAME`.", ""]
     return "\n".join([*lines, *_choice_table("experiment")]).rstrip() + "\n"
+
+
+def _about(section: Field) -> str:
+    """What a section is; of one with named entries, also what each of these is."""
+    if entry := entry_type(section.type):
+        doc = section.metadata["doc"]
+        return f"{doc[0].upper()}{doc[1:]}. {entry.__doc__}"
+    return str(section.type.__doc__)
 
 
 def _section(section: str) -> list[str]:
@@ -196,7 +206,7 @@ def _table(keys: Iterator[str] | list[str], option: str | None = None) -> list[s
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for name in keys:
         field = known[name].field
-        told = None if name.startswith(ANY_SOURCE) or name == "data.sources" else setting(name, option)
+        told = None if entry_type(field.type) else setting(name, option)
         doc, used_if = field.metadata["doc"], field.metadata["used_if"]
         meaning = doc + (f"; used only if {used_if.text}" if used_if else "")
         default = f"`{_shown(told.value)}`" if told else ""

@@ -70,11 +70,11 @@ def _train(run_dir: Path) -> int:
         torch.set_num_threads(hardware.threads)
     world = World.from_env(hardware.device, hardware.timeout + GRACE)
     watchdog = Watchdog(run_dir / "ranks", world.rank, world.size, hardware.timeout, _hung)
-    from rlvr.trainer import loop  # takes seconds: a rank that cannot join has failed before
+    from rlvr.trainer.loop import train  # takes seconds: a rank that cannot join has failed before
 
     code = 0
     try:
-        loop.train(config, world, run_dir, watchdog)
+        train(config, world, run_dir, watchdog)
     except SystemExit as leaving:  # all ranks leave together, for example to be queued again
         if not isinstance(leaving.code, int):
             raise

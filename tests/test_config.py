@@ -14,11 +14,12 @@ from rlvr.keys import ConfigError
 from rlvr.schema import ALGORITHM_SCHEMAS, DAPOConfig, GRPOConfig, ModelConfig, TinyConfig
 from rlvr.schema.data import SourceConfig
 from rlvr.schema.train import TrainConfig
+from rlvr.schema.triggers import StageConfig, TriggerConfig
 
 REQUIRED = {  # what the user has to say
-    f"data={name}": [f"data.sources.{name}.train=a.jsonl", f"data.sources.{name}.validation=b.jsonl"]
-    for name in ("file", "jsonl")
+    "data=file": ["data.sources.file.train=a.jsonl", "data.sources.file.validation=b.jsonl"],
 }
+LARGE = "hardware.tokens_per_micro_batch=32768"  # holds the longest sequence of any choice, on any hardware
 
 
 def choices() -> Iterator[str]:
@@ -28,7 +29,7 @@ def choices() -> Iterator[str]:
 
 @pytest.mark.parametrize("choice", choices())
 def test_every_choice_composes_and_is_typed(choice: str, tmp_path: Path) -> None:
-    config = compose([choice, "hardware.tokens_per_micro_batch=16384", *REQUIRED.get(choice, [])])
+    config = compose([choice, LARGE, *REQUIRED.get(choice, [])])
     assert type(config.algorithm) is ALGORITHM_SCHEMAS[config.algorithm.name]
     assert type(config.model) is (TinyConfig if config.model.kind == "tiny" else ModelConfig)
     assert all(type(source) is SourceConfig for source in config.data.sources.values())
@@ -141,7 +142,7 @@ def test_any_text_survives_a_file(text: str, tmp_path: Path) -> None:
         (("steps: 200", "steps: many"), "steps=many: must be an integer"),
         (("steps: 200", "steps: 0"), "steps=0: must be at least 1"),
         (("schema:", "scheme:"), "not a resolved configuration"),
-        (("  algorithm: grpo", "  algorithm: ppo"), r"schema\.algorithm=ppo: must be one of grpo, dapo"),
+        (("  algorithm: grpo", "  algorithm: sarsa"), r"schema\.algorithm=sarsa: must be one of grpo, dapo"),
     ],
 )
 def test_a_wrong_file_is_refused(change: tuple[str, str], message: str, tmp_path: Path) -> None:
@@ -196,11 +197,14 @@ def test_torchrun_needs_a_name_that_all_ranks_agree_on(outside: pytest.MonkeyPat
 
 def test_the_catalogue_holds_the_keys_of_every_class() -> None:
     known = catalogue()
-    assert known["algorithm.overlong_buffer"].owners == ("dapo",)
+    assert known["algorithm.overlong_buffer"].owners == ("dapo", "armor", "armor_qae", "prorl", "qae")
     assert set(known["algorithm.group"].owners) == set(ALGORITHM_SCHEMAS)
     assert known["model.layers"].owners == ("tiny",)
     assert {f"algorithm.{f.name}" for f in dataclasses.fields(GRPOConfig)} <= set(known)
     assert {f.name for f in dataclasses.fields(TrainConfig)} <= set(known)
+    for mapping, kind in (("data.sources", SourceConfig), ("triggers", TriggerConfig), ("stages", StageConfig)):
+        below = {name for name in known if name.startswith(f"{mapping}.")}
+        assert below == {f"{mapping}.<name>.{f.name}" for f in dataclasses.fields(kind)}
 
 
 @pytest.mark.parametrize(
@@ -209,6 +213,11 @@ def test_the_catalogue_holds_the_keys_of_every_class() -> None:
         ("optim.lr", "optim.lr"),
         ("data.sources.mine.weight", "data.sources.<name>.weight"),
         ("data.sources.mine.options.digits.low", "data.sources.<name>.options"),
+        ("data.sources.mine", "data.sources"),
+        ("data.sources.mine.wieght", None),
+        ("triggers.mine.when", "triggers.<name>.when"),
+        ("triggers.mine.when.high", None),
+        ("stages.mine.overrides.optim.lr", "stages.<name>.overrides"),
         ("model.chat_kwargs.enable_thinking", "model.chat_kwargs"),
         ("optim.lr.high", None),
         ("optim.momentum", None),

@@ -155,6 +155,8 @@ def test_configuration_is_never_rewritten(path: Path) -> None:
             if isinstance(target, ast.Attribute):
                 ours = re.match(r"(self\.)?config(\.|$)", ast.unparse(target.value))
                 assert not ours, f"line {target.lineno}: {ast.unparse(target)} = ..."
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":  # stages: the one way round the rule
+            assert name_of(path) == "rlvr/schema/stages.py", f"line {node.lineno}: {ast.unparse(node)}"
 
 
 @each_file

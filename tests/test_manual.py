@@ -48,6 +48,15 @@ def test_explain_tells_meaning_type_range_origin_and_effect() -> None:
     assert "data.sources.gsm8k.verifier" in manual.explain("data.sources.gsm8k.verifier")
 
 
+def test_explain_of_an_entry_tells_of_the_keys_that_all_entries_have() -> None:
+    text = manual.explain("triggers.NAME.when")
+    assert text.startswith("triggers.NAME.when\n") and "    type      validation_plateau, validation_drop, " in text
+    assert "an integer or null (steps), at least 1" in manual.explain("stages.second.until")
+    for name in ("data.sources", "data.sources.gsm8k"):
+        text = manual.explain(name)
+        assert "data.sources.<name>.weight " in text and "knights_knaves" not in text
+
+
 def test_explain_of_a_group_lists_its_keys_and_choices() -> None:
     text = manual.explain("algorithm")
     assert "algorithm.kl_coef" in text
@@ -67,6 +76,14 @@ def test_every_key_can_be_explained_and_is_in_the_reference() -> None:
         assert manual.explain(name).startswith(name)
         heading = f"## `{name}`" if f"## `{name}`" in page else f"| `{name}` |"
         assert heading in page, name
+
+
+def test_mappings_of_sections_are_sections_of_the_reference() -> None:
+    page = manual.reference()
+    for section, key in (("triggers", "cooldown"), ("stages", "overrides")):
+        own = page.split(f"## `{section}`\n")[1].split("\n## ")[0]
+        assert f"| `{section}.<name>.{key}` |" in own
+        assert f"| `{section}` |" not in page
 
 
 def test_every_choice_says_what_it_is() -> None:

@@ -15,7 +15,7 @@ class _Head(torch.autograd.Function):
     """Forward keeps no logits; backward makes them again, chunk by chunk."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         hidden_MD: Tensor,
         weight_VD: Tensor,
@@ -38,7 +38,7 @@ class _Head(torch.autograd.Function):
         return logprobs_M, entropy_M
 
     @staticmethod
-    def backward(ctx: Any, grad_logprobs_M: Tensor, grad_entropy_M: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_logprobs_M: Tensor, grad_entropy_M: Tensor) -> tuple[Tensor | None, ...]:
         hidden_MD, weight_VD, bias_V, target_M = ctx.saved_tensors
         grad_hidden_MD = torch.empty_like(hidden_MD)
         grad_weight_VD = torch.zeros(weight_VD.shape, dtype=torch.float32, device=weight_VD.device)
@@ -76,7 +76,7 @@ def _entropy(logp_mV: Tensor) -> Tensor:
 
 
 class ChunkedHead(nn.Module):
-    """Stands in for a model's `lm_head`, owning the same weight, so that ZeRO's hooks and weight names stay as they are."""
+    """Stands in for a model's `lm_head` and owns its weight, so that ZeRO's hooks and its name stay as they are."""
 
     def __init__(self, linear: nn.Linear, chunk: int) -> None:
         super().__init__()

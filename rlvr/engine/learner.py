@@ -20,8 +20,7 @@ from rlvr.schema.model import ModelConfig
 from rlvr.schema.train import OptimConfig
 from rlvr.world import World
 
-
-# DeepSpeed would compile a shared-memory all-reduce at its first start on a CPU, which takes a compiler and half a minute.
+# At its first start on a CPU DeepSpeed would compile a shared-memory all-reduce: a compiler and half a minute.
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
@@ -144,7 +143,8 @@ def deepspeed_settings(hardware: HardwareConfig, optim: OptimConfig | None) -> d
 
 def _decay_groups(module: nn.Module, optim: OptimConfig) -> list[dict[str, Any]]:
     """Matrices decay; biases and norms do not."""
-    decayed, spared = [], []
+    decayed: list[nn.Parameter] = []
+    spared: list[nn.Parameter] = []
     for parameter in module.parameters():
         shape = getattr(parameter, "ds_shape", parameter.shape)  # ZeRO-3 flattens, and keeps the shape here
         (decayed if len(shape) > 1 else spared).append(parameter)

@@ -79,7 +79,7 @@ def smollm2() -> Path:
         return target
     weights = next(Path(str(f.locate())) for f in files if f.suffix == ".gguf")
     where = dict(pretrained_model_name_or_path=str(weights.parent), gguf_file=weights.name)
-    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
     model.config.architectures = ["LlamaForCausalLM"]
     del model.config.quantization_config
     model.hf_quantizer = None
@@ -118,11 +118,7 @@ class Backbone(nn.Module):
             trust_remote_code=config.trust_remote_code,
         )
         self._refuse_unsupported(folder)
-        for module in self.hf.modules():  # dropout would make the policy ratio differ from 1 before the first update
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
-            elif hasattr(module, "attention_dropout"):
-                module.attention_dropout = 0.0
+        _drop_nothing(self.hf)
         if hardware.gradient_checkpointing:
             self.hf.gradient_checkpointing_enable({"use_reentrant": False})
 
@@ -137,6 +133,15 @@ class Backbone(nn.Module):
                 raise ConfigError(f"model.path={folder}: models that transform their logits ({name}) are not supported")
         if self.attention == "packed" and getattr(told, "use_sliding_window", False):
             raise ConfigError(f"model.path={folder} uses sliding windows; set hardware.attention=padded")
+
+
+def _drop_nothing(model: Any) -> None:
+    """Dropout would make the policy ratio differ from 1 before the first update."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        elif hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.0
 
 
 class LanguageModel(Backbone):

@@ -5,7 +5,8 @@ Letters in names:  n sequences of a micro-batch   L its longest   N its tokens i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,8 +63,11 @@ class Packed:
         return made.to(device)
 
     def to(self, device: torch.device) -> Packed:
-        moved = {k: v.to(device, non_blocking=True) if isinstance(v, Tensor) else v for k, v in vars(self).items()}
-        return Packed(**moved)
+        """The same tokens with their indices on `device`."""
+        moved: dict[str, Any] = {
+            name: x.to(device, non_blocking=True) for name, x in vars(self).items() if isinstance(x, Tensor)
+        }
+        return replace(self, **moved)
 
     def unpacked(self, x_M: Tensor) -> Tensor:
         """Numbers of predicted tokens laid out as (B, T), zeros elsewhere; differentiable."""

@@ -202,12 +202,12 @@ def _start(folder: str, model: ModelConfig, hardware: HardwareConfig, world: Wor
         extra = "cpu" if on_cpu else "gpu"
         raise RuntimeError(f"vLLM is not installed: pip install 'rlvr[{extra}]' ({error})") from error
 
-    memory = {} if on_cpu else {"gpu_memory_utilization": hardware.sampler_memory}
+    memory: dict[str, Any] = {} if on_cpu else {"gpu_memory_utilization": hardware.sampler_memory}
     return LLM(
         model=folder,
         skip_tokenizer_init=True,
         trust_remote_code=model.trust_remote_code,
-        dtype={"fp32": "float32", "bf16": "bfloat16"}[hardware.dtype],
+        dtype="float32" if hardware.dtype == "fp32" else "bfloat16",
         seed=world.rank // hardware.tensor_parallel,
         tensor_parallel_size=hardware.tensor_parallel,
         distributed_executor_backend="external_launcher",

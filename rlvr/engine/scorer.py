@@ -33,7 +33,7 @@ class Scorer:
 
     @torch.no_grad()
     def score(self, batch: Batch) -> Tensor:
-        """(B, T) float32 log-probs, or values of a critic, of a batch's completion tokens, on the host, in its row order."""
+        """(B, T) float32 log-probs, or a critic's values, of completion tokens; on the host, in the order of rows."""
         out_BT = torch.zeros(batch.mask_BT.shape)
         for rows in self.cuts(batch):
             new = self.forward(piece(batch, rows))

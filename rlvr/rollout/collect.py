@@ -79,7 +79,8 @@ class Collector:
             cursor: stream position of the first prompt.
 
         Raises:
-            RuntimeError: if prompts are missing after the last round and rollout.exhausted is "error", or if not one was kept.
+            RuntimeError: if not one prompt was kept, or if some are missing after the last round and rollout.exhausted
+                is "error".
         """
         rollout, tally = self.config.rollout, Tally()
         missing = list(range(rollout.prompts))
@@ -163,17 +164,18 @@ class Collector:
         rollout = self.config.rollout
         if len(missing) == rollout.prompts:
             raise RuntimeError(
-                f"the algorithm rejected every prompt in {rollout.max_rounds} rounds (rollout.max_rounds): the problems are all "
-                "solved or all unsolved; use easier or harder data, or a larger algorithm.group"
+                f"the algorithm rejected every prompt in {rollout.max_rounds} rounds (rollout.max_rounds): the "
+                "problems are all solved or all unsolved; use easier or harder data, or a larger algorithm.group"
             )
         if missing and rollout.exhausted == "error":
             raise RuntimeError(
-                f"{len(missing)} of {rollout.prompts} prompts are still missing after rollout.max_rounds={rollout.max_rounds}; "
-                "raise it, or allow smaller batches with rollout.exhausted=smaller"
+                f"{len(missing)} of {rollout.prompts} prompts are still missing after "
+                f"rollout.max_rounds={rollout.max_rounds}; raise it, or allow smaller batches with "
+                "rollout.exhausted=smaller"
             )
 
     def _batch(self, kept: dict[int, Group], spare: dict[int, Group]) -> Batch:
-        """Slots in order; one that stayed unfilled holds a rejected group of weight zero, so that shapes never change."""
+        """Slots in order; one that stayed unfilled holds a rejected group of weight zero: shapes never change."""
         size = self.config.algorithm.group
         slots = range(self.world.rank, self.config.rollout.prompts, self.world.size)
         groups = [kept.get(slot) or spare[slot] for slot in slots]

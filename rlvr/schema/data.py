@@ -19,8 +19,8 @@ class SourceConfig:
         choices=KINDS,
     )
     train: str | None = key(
-        "rows to train on: a count for generators, a path for files (package:NAME for shipped samples), a split for the hub; "
-        "both of the latter may end in a slice such as [500:]; null for none"
+        "rows to train on: a count for generators, a path for files (package:NAME for shipped samples), a split for "
+        "the hub; both of the latter may end in a slice such as [500:]; null for none"
     )
     validation: str | None = key("rows that choose checkpoints and fire triggers; same forms as train")
     test: str | None = key("rows that are reported and never decide anything; same forms as train")
@@ -32,7 +32,8 @@ class SourceConfig:
         "its configuration on the hub", used_if=UsedIf("the source's kind is hub", lambda c: c.kind == "hub")
     )
     question: str = key(
-        "column of the problem text, or of a list of chat messages; of several with | between them, the first that a row has",
+        "column of the problem text, or of a list of chat messages; of several with | between them, the first that a "
+        "row has",
         used_if=_COLUMNS,
     )
     answer: str = key(
@@ -57,6 +58,9 @@ class DataConfig:
     sources: dict[str, SourceConfig] = key("named sources; training mixes them by weight", empty=dict)
     template: str = key("text of the user's turn; {question} is replaced by the problem")
     system: str | None = key("system message; null for none")
+    max_tokens: int = key(
+        "length that answers need; rollout.max_tokens is this unless it is set", unit="tokens", low=1
+    )
     max_prompt_tokens: int = key("longest prompt", unit="tokens", low=1)
     too_long: str = key(
         "what happens to longer prompts: left out (drop), cut at their start (cut), or refused (error)",
@@ -64,8 +68,8 @@ class DataConfig:
     )
     ungradable: str = key("what happens to rows whose own answer the verifier cannot use", choices=("drop", "error"))
     overlap: str = key(
-        "training rows that are also in validation, test or a benchmark: refused (error; in validation and test if they are "
-        "equal), or left out (drop; equal or nearly so)",
+        "training rows that are also in validation, test or a benchmark: refused (error; in validation and test if "
+        "they are equal), or left out (drop; equal or nearly so)",
         choices=("error", "drop"),
     )
     benchmarks: list[str] = key(
@@ -86,7 +90,8 @@ class VerifyConfig:
 
     workers: int = key("verifier processes per rank", unit="processes", low=1)
     timeout: float = key(
-        "wall clock of one response, unless its verifier asks for more, as code does; past it the process is killed and replaced",
+        "wall clock of one response, unless its verifier asks for more, as code does; past it the process is killed "
+        "and replaced",
         unit="seconds",
         above=0,
     )

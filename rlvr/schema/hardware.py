@@ -23,8 +23,8 @@ class HardwareConfig:
     offload_parameters: bool = key("keep parameter shards in host memory", used_if=_ZERO3)
     gradient_checkpointing: bool = key("recompute activations in the backward pass")
     attention: str = key(
-        "packed: unpadded tokens through torch's attention; flash_attention_2: the same through the flash-attn package; "
-        "padded: one row per sequence, for models that the others do not support",
+        "packed: unpadded tokens through torch's attention; flash_attention_2: the same through the flash-attn "
+        "package; padded: one row per sequence, for models that the others do not support",
         choices=("packed", "flash_attention_2", "padded"),
     )
     tokens_per_micro_batch: int = key("most tokens of one forward and backward on a rank", unit="tokens", low=1)
@@ -38,8 +38,8 @@ class HardwareConfig:
     sampler_sleep: bool = key("free the sampler's memory while the learner trains", used_if=_CUDA)
     timeout: float = key("a rank that stays in one phase for longer is named and the run ends", unit="seconds", above=0)
     mismatch_bound: float = key(
-        "largest mean |log p_learner - log p_sampler| of one step's tokens before the run stops: past it the two engines "
-        "do not hold the same weights",
+        "largest mean |log p_learner - log p_sampler| of one step's tokens before the run stops: past it the two "
+        "engines do not hold the same weights",
         unit="nats",
         above=0,
     )

@@ -20,6 +20,7 @@ class ModelConfig:
     )
     chat_kwargs: dict[str, Any] = key("arguments of the chat template, for example enable_thinking: false", empty=dict)
     stop: list[str] = key("tokens that end a completion beside the model's own end tokens", empty=list)
+    lr: float = key("learning rate that suits a model of this size; optim.lr is this unless it is set", above=0)
     trust_remote_code: bool = key("run model code from the hub; off unless you have read it")
 
 

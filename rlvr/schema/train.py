@@ -113,8 +113,8 @@ class LogConfig:
     samples: int = key("rows of the sample table per validation", unit="rows", low=0)
     rollouts: bool = key("write all rollouts to rollouts/*.jsonl")
     kl_every: int = key(
-        "steps between measurements of the KL to the reference, where the algorithm does not need it anyway; 0 for never, "
-        "which spares the memory of a reference model",
+        "steps between measurements of the KL to the reference, where the algorithm does not need it anyway; 0 for "
+        "never, which spares the memory of a reference model",
         unit="steps",
         low=0,
     )
@@ -167,8 +167,9 @@ def arithmetic(config: TrainConfig, world_size: int) -> Arithmetic:
         step = world_size * algorithm.minibatches
         near = max(step, round(prompts / step) * step)
         raise ConfigError(
-            f"rollout.prompts={prompts} does not divide among {world_size} rank(s) x algorithm.minibatches={algorithm.minibatches}; "
-            f"use a multiple of {step}, for example rollout.prompts={near}"
+            f"rollout.prompts={prompts} does not divide among {world_size} rank(s) x "
+            f"algorithm.minibatches={algorithm.minibatches}; use a multiple of {step}, for example "
+            f"rollout.prompts={near}"
         )
     updates = algorithm.minibatches * algorithm.epochs
     return Arithmetic(

@@ -81,29 +81,30 @@ class Evaluator:
         ]
         everyone = [answer for part in self.world.gather(answers) for answer in part]
         everyone.sort(key=lambda a: a.problem)
-        metrics = {f"{role}/{name}": value for name, value in _summary(everyone, settings.samples).items()}
+        told = _summary(everyone, settings.samples, self.config.seed)
+        metrics = {f"{role}/{name}": value for name, value in told.items()}
         return metrics, [a.row for a in everyone[:: settings.samples][: self.config.log.samples]]
 
 
-def _summary(answers: Sequence[Answered], samples: int) -> dict[str, float]:
+def _summary(answers: Sequence[Answered], samples: int, seed: int) -> dict[str, float]:
     """avg@k with its interval: Wilson's for one binary answer per problem, a bootstrap over problems otherwise.
 
     What could not be judged counts as not right, and is reported.
     """
     if not answers:
         return {}
-    accuracy, low, high = _accuracy(answers, samples)
+    accuracy, low, high = _accuracy(answers, samples, seed)
     told = {"accuracy": accuracy, "accuracy_low": low, "accuracy_high": high}
     sources = sorted({a.source for a in answers})
     for source in sources if len(sources) > 1 else ():
-        told[f"accuracy/{source}"] = _accuracy([a for a in answers if a.source == source], samples)[0]
+        told[f"accuracy/{source}"] = _accuracy([a for a in answers if a.source == source], samples, seed)[0]
     told["length"] = sum(a.length for a in answers) / len(answers)
     told["truncated"] = sum(a.truncated for a in answers) / len(answers)
     told["unjudged"] = sum(a.score is None for a in answers) / len(answers)
     return told
 
 
-def _accuracy(answers: Sequence[Answered], samples: int) -> tuple[float, float, float]:
+def _accuracy(answers: Sequence[Answered], samples: int, seed: int) -> tuple[float, float, float]:
     by_problem: dict[int, list[float]] = defaultdict(list)
     for answer in answers:
         by_problem[answer.problem].append(answer.score or 0.0)
@@ -111,4 +112,4 @@ def _accuracy(answers: Sequence[Answered], samples: int) -> tuple[float, float, 
     mean = sum(rates) / len(rates)
     if samples == 1 and all(rate in (0.0, 1.0) for rate in rates):
         return mean, *stats.wilson_interval(round(sum(rates)), len(rates))
-    return mean, *stats.bootstrap_interval(rates)
+    return mean, *stats.bootstrap_interval(rates, seed=seed)

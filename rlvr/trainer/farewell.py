@@ -27,7 +27,7 @@ def farewell(
     """
     rows = read_rows(run_dir / "metrics.jsonl")
     first, last = overview(rows)
-    last = last | test | {"total/outside_share": outside_share(rows)}
+    last = {**last, **test, "total/outside_share": outside_share(rows)}
     curve = run_dir / "curve.png"
     draw(run_dir / "metrics.jsonl", curve)
     where = record.finish(last)

@@ -119,7 +119,10 @@ def load_prompts(config: TrainConfig, tokenizer: Any, display: Display) -> dict[
 
 
 def examples(prompts: Sequence[Prompt], tokenizer: Any) -> list[Example]:
-    """Prompts with their answers as tokens, for models that warm-start themselves; rows without a text answer are left out."""
+    """Prompts with their answers as tokens, for models that warm-start themselves.
+
+    Rows whose answer is not text are left out.
+    """
     return [
         (prompt.tokens, (*tokenizer(prompt.answer, add_special_tokens=False).input_ids, tokenizer.eos_token_id))
         for prompt in prompts

@@ -62,7 +62,7 @@ class Updater:
         """All updates of one step.
 
         Returns:
-            Metrics, equal on all ranks: means over the updates, and over the first one for the sampler/learner mismatch.
+            Metrics, equal on all ranks: means over the updates; the sampler/learner mismatch is that of the first one.
 
         Raises:
             EnginesDisagree: if sampled and learned log-probs differ by more than hardware.mismatch_bound.
@@ -141,7 +141,7 @@ def _with_old(micro: Batch, new: Forward) -> Batch:
 
 
 def schedule(optim: OptimConfig, update: int, total: int) -> float:
-    """Share of the peak learning rate: linear warm-up, then constant, linear or cosine decay to zero at `total` updates."""
+    """Share of the peak learning rate: linear warm-up, then constant, or linear or cosine decay to 0 at `total`."""
     if update < optim.warmup:
         return (update + 1) / (optim.warmup + 1)
     return DECAYS[optim.schedule]((update - optim.warmup) / max(1, total - optim.warmup))

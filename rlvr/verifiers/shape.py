@@ -11,6 +11,7 @@ from rlvr.verifiers.extract import after_thought
 from rlvr.verifiers.language import check_language, is_in
 
 UNITS = ("words", "characters")
+THOUGHT = "<think>"
 _WORD = re.compile(r"\w")
 
 
@@ -42,7 +43,7 @@ class Format(Shape):
         tags: names of tags, as ["think", "answer"]: the response is these elements in this order and nothing else,
             each once and with words in it.
         pattern: a regular expression that has to match somewhere (`.` matches line breaks too).
-        prefilled: the prompt ends with `<think>`, which counts as the response's own.
+        prefilled: the prompt ends with `<think>`, which counts as the response's own, once.
     """
 
     name: ClassVar[str] = "format"
@@ -60,8 +61,8 @@ class Format(Shape):
         self.tags = [str(tag) for tag in tags or []]
 
     def measure(self, response: str) -> float:
-        if self.prefilled:
-            response = "<think>" + response
+        if self.prefilled and not response.startswith(THOUGHT):  # whoever asks may have put it there
+            response = THOUGHT + response
         matched = self.pattern is None or self.pattern.search(response) is not None
         return float(matched and self._tagged(response) and _WORD.search(response) is not None)
 

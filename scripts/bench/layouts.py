@@ -1,4 +1,4 @@
-"""Packed against padded: forward and backward of one micro-batch of ragged sequences, and the chunked head against logits.
+"""Packed against padded, forward and backward of one micro-batch of ragged sequences; the chunked head against logits.
 
     python scripts/bench/layouts.py [--rounds 7]
 
@@ -50,10 +50,9 @@ def race(name: str, one: Callable[[], None], other: Callable[[], None], rounds: 
             run()
             told.append(time.perf_counter() - start)
     ratios = sorted(a / b for a, b in zip(*seconds, strict=True))
-    medians = [statistics.median(told) for told in seconds]
-    print(
-        f"{name:<44} {medians[0]:7.3f} s / {medians[1]:7.3f} s = {statistics.median(ratios):.2f}  [{ratios[0]:.2f}, {ratios[-1]:.2f}]"
-    )
+    mine, theirs = (statistics.median(told) for told in seconds)
+    ratio, least, most = statistics.median(ratios), ratios[0], ratios[-1]
+    print(f"{name:<44} {mine:7.3f} s / {theirs:7.3f} s = {ratio:.2f}  [{least:.2f}, {most:.2f}]")
 
 
 def layouts(rounds: int) -> None:

@@ -1,4 +1,4 @@
-"""One rank of `test_learner.py`: two updates on a fixed batch per case, the gradient norms and the weights' movement."""
+"""One rank of `test_learner.py`: per case two updates on a fixed batch, their gradient norms, the weights' movement."""
 
 import json
 import sys

@@ -35,8 +35,8 @@ def train(config, world, run_dir, watchdog):
 {trainer}
 config.read = read
 sys.modules["rlvr.trainer.loop"] = loop = types.ModuleType("rlvr.trainer.loop")
-sys.modules["rlvr.trainer"] = trainer = types.ModuleType("rlvr.trainer")
-loop.train, trainer.loop = train, loop
+sys.modules["rlvr.trainer"] = types.ModuleType("rlvr.trainer")
+loop.train = train
 run_dir = Path(sys.argv[1])
 if launch.is_leader():
     time.sleep(1)

@@ -1,5 +1,6 @@
 """A whole run on fakes: the real loop, records and checkpoints around a policy that is one number."""
 
+import itertools
 import json
 import os
 from copy import deepcopy
@@ -135,12 +136,13 @@ class Script:
 
         algorithm = SimpleNamespace(state={}, signal=lambda batch: {}, events=events)
         weights = {name: source.weight for name, source in config.data.sources.items()}
-        stream = PromptStream({name: [prompt(name, i) for i in range(6)] for name in weights}, weights, config.seed)
+        prompts = {name: [prompt(name, i) for i in range(6)] for name in weights}
+        stream = PromptStream(prompts, weights, config.seed)
         return SimpleNamespace(
             algorithm=algorithm,
             engines=engines,
             tokenizer=None,
-            prompts={"train": [], "validation": [0], "test": []},
+            prompts={"train": list(itertools.chain(*prompts.values())), "validation": [0], "test": []},
             collector=FakeCollector(config, stream, self),
             updater=SimpleNamespace(update=update, scored_before=lambda step: frozenset()),
             evaluator=SimpleNamespace(evaluate=evaluate),

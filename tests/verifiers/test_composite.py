@@ -142,6 +142,8 @@ def test_format_tags(response: str, right: int) -> None:
 def test_format() -> None:
     prefilled = build("format", {"tags": ["think", "answer"], "prefilled": True})
     assert judge(prefilled, "a</think><answer>b</answer>", None).score == 1
+    assert judge(prefilled, "<think>a</think><answer>b</answer>", None).score == 1  # put there by the caller
+    assert judge(prefilled, "a<think>a</think><answer>b</answer>", None).score == 0
     pattern = build("format", {"pattern": r"^Answer: .+"})
     assert judge(pattern, "Answer: x\ny", None).score == 1
     assert judge(pattern, "The Answer: x", None).score == 0
