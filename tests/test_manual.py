@@ -29,7 +29,8 @@ def test_settings_found_in_the_files_are_those_that_hydra_composes(choice: str) 
 
 
 def test_a_setting_names_the_file_that_it_stands_in() -> None:
-    assert manual.setting("optim.lr") == (resolved("optim.lr", []), "conf/train.yaml")
+    assert manual.setting("optim.warmup") == (resolved("optim.warmup", []), "conf/train.yaml")
+    assert manual.setting("optim.lr") == ("${model.lr}", "conf/train.yaml")
     assert manual.setting("algorithm.clip_low", "dapo") == (0.2, "conf/algorithm/grpo.yaml")
     assert manual.setting("algorithm.clip_high", "dapo") == (0.28, "conf/algorithm/dapo.yaml")
     assert manual.setting("algorithm.overlong_buffer", "grpo") is None

@@ -8,7 +8,8 @@ import os
 import shutil
 import string
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -55,8 +56,9 @@ def tiny_model(config: TinyConfig, examples: Sequence[Example], on_progress: Cal
     target = cache_folder() / f"tiny-{_digest(config, examples)}"
     if target.exists():
         return target
-    model = _fresh(config)
-    _warm_up(model, config, examples, on_progress)
+    with _one_thread():
+        model = _fresh(config)
+        _warm_up(model, config, examples, on_progress)
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=target.parent, prefix=".tiny-"))
     model.save_pretrained(work)
@@ -76,6 +78,17 @@ def cache_folder() -> Path:
 def _digest(config: TinyConfig, examples: Sequence[Example]) -> str:
     told = json.dumps([FORMAT, vars(config), examples, torch.__version__], sort_keys=True, default=list)
     return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """So small a model gains little from more threads, and its weights do not depend on how many there are."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _fresh(config: TinyConfig) -> Qwen2ForCausalLM:

@@ -58,9 +58,7 @@ class DataConfig:
     sources: dict[str, SourceConfig] = key("named sources; training mixes them by weight", empty=dict)
     template: str = key("text of the user's turn; {question} is replaced by the problem")
     system: str | None = key("system message; null for none")
-    max_tokens: int = key(
-        "length that answers need; rollout.max_tokens is this unless it is set", unit="tokens", low=1
-    )
+    max_tokens: int = key("length that answers need; rollout.max_tokens is this unless it is set", unit="tokens", low=1)
     max_prompt_tokens: int = key("longest prompt", unit="tokens", low=1)
     too_long: str = key(
         "what happens to longer prompts: left out (drop), cut at their start (cut), or refused (error)",

@@ -94,7 +94,7 @@ def one(text):
 )
 def test_a_stage_that_cannot_work_is_refused(stages, message):
     with pytest.raises(ConfigError, match=message):
-        compose(["algorithm=prorl", stages])
+        compose(["algorithm=prorl", "steps=200", stages])
 
 
 def test_a_trigger_may_end_a_stage_without_an_end():
