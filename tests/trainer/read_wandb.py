@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 from wandb.proto import wandb_internal_pb2 as pb
 
 BLOCK = 32 * 1024
+PATIENCE = 20.0  # seconds
 FILE_HEADER, FRAGMENT_HEADER = struct.Struct("<4sHB"), struct.Struct("<IHB")
 PADDING, WHOLE, FIRST, MIDDLE, LAST = range(5)
 
@@ -23,11 +25,23 @@ class WandbFile:
     config: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
+    ended: bool = False
 
 
 def read_wandb(directory: Path) -> WandbFile:
-    """Read the one .wandb file of an offline run directory."""
+    """Read the one .wandb file of an offline run directory whose run was finished.
+
+    W&B's own process writes it, and the end of it a moment after `finish` has returned.
+    """
     (path,) = directory.glob("*.wandb")
+    deadline = time.monotonic() + PATIENCE
+    while not (told := _read(path)).ended:
+        assert time.monotonic() < deadline, f"{path}: the run has no end"
+        time.sleep(0.05)
+    return told
+
+
+def _read(path: Path) -> WandbFile:
     told = WandbFile()
     for payload in _payloads(path.read_bytes()):
         record = pb.Record.FromString(payload)
@@ -41,6 +55,8 @@ def read_wandb(directory: Path) -> WandbFile:
                 told.history.append(_items(record.history.item))
             case "summary":
                 told.summary |= _items(record.summary.update)
+            case "exit":
+                told.ended = True
     return told
 
 
