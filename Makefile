@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml setup.py scripts/repair_torchvision.py
 	$(BIN)/python scripts/repair_torchvision.py
 	touch $@
 
-train: setup  ## the two-minute run on a CPU; more with ARGS="steps=50 algorithm=dapo"
+train: setup  ## the three-minute run on a CPU; more with ARGS="steps=50 algorithm=dapo"
 	$(BIN)/rlvr train $(ARGS)
 
 test: setup  ## all tests

@@ -1,5 +1,6 @@
 """What the configuration keys mean, as text: `rlvr config explain`, docs/config.md and `rlvr train --help`."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import Field, is_dataclass
 from functools import cache
@@ -239,13 +240,15 @@ def train_help() -> str:
     known = catalogue()
     for name in COMMON:
         told = setting(name)
-        value = _shown(told.value) if told and "${" not in str(told.value) else ""
-        lines.append(f"  {name:<20}{value:<10}{known[name].field.metadata['doc']}")
+        shown = _shown(told.value) if told else ""
+        same = re.fullmatch(r"\$\{([\w.]+)\}", shown)
+        value = same[1] if same else "" if "${" in shown else shown
+        lines.append(f"  {name:<20}{value:<17}{known[name].field.metadata['doc']}")
     return "\n".join([*lines, "", EXAMPLES])
 
 
 EXAMPLES = """examples:
-  rlvr train                                             two minutes on a CPU, nothing is downloaded
+  rlvr train                                             three minutes on a CPU, nothing is downloaded
   rlvr train algorithm=dapo steps=50 run.name=first      a named run; the same command resumes it
   rlvr train -m seed=0,1,2 algorithm=grpo,dapo           a sweep of six runs
   rlvr train experiment=gsm8k_qwen2_5_1_5b               eight GPUs
