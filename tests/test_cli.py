@@ -41,7 +41,8 @@ def started(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
 
 
 def test_a_run_announces_its_arithmetic_and_leaves_its_configuration(tmp_path: Path) -> None:
-    done = rlvr(tmp_path, "train", "algorithm=dapo", "algorithm.minibatches=4", "run.name=mine", "hardware.ranks=2")
+    keys = ["algorithm=dapo", "algorithm.minibatches=4", "rollout.prompts=32", "run.name=mine", "hardware.ranks=2"]
+    done = rlvr(tmp_path, "train", *keys)
     run = tmp_path / "runs" / "mine"
     assert started(done) == [[str(run), "mine", "16"]]
     assert "32 prompts x 16 = 512 sequences, 4 update(s) of 128" in done.stdout
