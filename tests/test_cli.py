@@ -101,11 +101,11 @@ def test_a_repeated_sweep_never_meets_the_directory_of_another_configuration(tmp
 
 def test_inside_a_launcher_its_size_counts_and_only_the_leader_writes(tmp_path: Path) -> None:
     ranks = {"WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "a1"}
-    done = rlvr(tmp_path, "train", RANK="0", **ranks)
+    done = rlvr(tmp_path, "train", "rollout.prompts=32", RANK="0", **ranks)
     assert "8 prompts a step" in done.stdout
     config = Path(started(done)[0][0]) / "config.yaml"
     before = config.stat().st_mtime_ns
-    done = rlvr(tmp_path, "train", RANK="3", **ranks)
+    done = rlvr(tmp_path, "train", "rollout.prompts=32", RANK="3", **ranks)
     assert started(done)[0][0] == str(config.parent)
     assert config.stat().st_mtime_ns == before
     assert "prompts" not in done.stdout
