@@ -127,6 +127,7 @@ def test_environment_of_a_rank():
     assert launch.environment(hardware("cpu", None), cores=3) == {
         "OMP_NUM_THREADS": "3",
         "TOKENIZERS_PARALLELISM": "false",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
         "DS_ACCELERATOR": "cpu",
     }
     on_gpu = launch.environment(hardware("cuda", 5), cores=3)
