@@ -57,13 +57,13 @@ class Checkpoints:
         target = self.folder / f"step_{progress.step:06d}"
         work = self.folder / f".{target.name}.tmp"
         progress.algorithm = dict(algorithm.state)
-        if self.world.rank == 0:
+        if self.world.leader:
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir(parents=True)
         self.world.barrier()
         engines.save(work)
         self.world.barrier()
-        if self.world.rank == 0:
+        if self.world.leader:
             told = {"format": FORMAT, "ranks": self.world.size, **asdict(progress)}
             (work / "progress.json").write_text(json.dumps(told, indent=1))
             _seal(work)
@@ -114,7 +114,7 @@ class Checkpoints:
 
     def _usable(self, path: Path) -> bool:
         reason = incomplete(path)
-        if reason and self.world.rank == 0:
+        if reason and self.world.leader:
             print(f"skipping checkpoint {path}: {reason}", flush=True)
         return not reason
 
