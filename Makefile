@@ -1,16 +1,16 @@
 # Everything goes through one virtual environment.  EXTRAS picks what is installed: `make setup EXTRAS=gpu,gym,dev`.
 PYTHON ?= python3
-EXTRAS ?= cpu,smollm,gym,dev
+EXTRAS ?= cpu,smollm,gym,sweep,dev
 VENV   ?= .venv
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.setup-$(shell echo '$(EXTRAS)' | tr ',' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test check docs bench clean
+.PHONY: help setup train test check docs bench lab lab-quick clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 	@echo "  variables: PYTHON=$(PYTHON) EXTRAS=$(EXTRAS) VENV=$(VENV)"
 
 setup: $(STAMP)  ## make the virtual environment and install the package with its extras
@@ -21,11 +21,11 @@ $(STAMP): pyproject.toml setup.py scripts/repair_torchvision.py
 	$(BIN)/python scripts/repair_torchvision.py
 	touch $@
 
-train: setup  ## the three-minute run on a CPU; more with ARGS="steps=50 algorithm=dapo"
+train: setup  ## the run of a minute and a half on a CPU; more with ARGS="steps=50 algorithm=dapo"
 	$(BIN)/rlvr train $(ARGS)
 
-test: setup  ## all tests
-	$(BIN)/python -m pytest $(ARGS)
+test: setup  ## all tests, two files at a time; fewer with ARGS="tests/ops -x"
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: setup  ## lint, formatting and types
 	$(BIN)/ruff check rlvr tests scripts conf setup.py
@@ -35,8 +35,17 @@ check: setup  ## lint, formatting and types
 docs: setup  ## regenerate docs/config.md
 	$(BIN)/rlvr config reference --write docs/config.md
 
-bench: setup  ## measure, as ratios, what the docs claim
-	for script in scripts/bench/*.py; do $(BIN)/python $$script; done
+bench: setup  ## measure, as ratios, what the docs claim; less with ARGS=quick, or with ARGS="only=floor,peer"
+	$(BIN)/python scripts/bench $(ARGS)
+
+LAB := lab_collapse lab_prolong lab_one_rollout lab_half_unsolvable
+
+lab: setup  ## the laboratory: its runs (some hours on two cores), and docs/laboratory.md from them
+	for arms in $(LAB); do $(BIN)/rlvr arms $$arms hydra/launcher=submitit_local $(ARGS) || exit 1; done
+	$(BIN)/python scripts/laboratory.py
+
+lab-quick: setup  ## a small laboratory in under ten minutes; its report is runs/lab_quick/report/report.html
+	$(BIN)/rlvr arms lab_quick hydra/launcher=submitit_local $(ARGS)
 
 clean:  ## remove what was built, not what was run
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -5,24 +5,30 @@ import difflib
 import logging
 import os
 import re
-import shutil
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from rlvr import __version__, launch, manual
-from rlvr.config import Job, application, given_keys, load, write
+from rlvr.arms import arms
+from rlvr.config import Job, application, discard, given_keys, load, write
 from rlvr.data_cli import data
+from rlvr.eval_cli import evaluate
+from rlvr.export import export
 from rlvr.grade import grade
 from rlvr.keys import ConfigError
+from rlvr.plan_cli import plan
+from rlvr.redact import refuse_secrets
+from rlvr.report.command import report
+from rlvr.rerun import rerun
 from rlvr.schema.train import TrainConfig, arithmetic
+from rlvr.submit import run, submit
 from rlvr.survey import survey
+from rlvr.sweep import Sweep, run_member, sweep
 
 LOG = logging.getLogger(__name__)
 MISTAKE = 2  # exit code of a wrong command line
-STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes that end a sweep too
 COMPLETION = ("-sc", "--shell-completion", "--shell_completion")
 
 
@@ -72,54 +78,38 @@ def _unknown_verb(verb: str, arguments: list[str]) -> str:
 # -- train -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How one job of a sweep ended."""
-
-    number: int
-    overrides: tuple[str, ...]
-    directory: Path
-    code: int
-
-
-class JobFailed(Exception):
-    """A job of a sweep ended with an exit code other than 0; Hydra goes on with the others and then raises it."""
-
-
 def train(arguments: list[str]) -> int:
     """Train a model (a Hydra application: overrides, sweeps, --config-dir, ...)."""
     if "-h" in arguments or "--help" in arguments:
         print(manual.train_help())
         return 0
-    single: list[int] = []
-    sweep: list[Outcome] = []
+    for argument in arguments:  # before Hydra writes them down
+        name, _, value = argument.lstrip("+").partition("=")
+        refuse_secrets(value, name)
+    codes: list[int] = []
+    swept = Sweep()
 
     def task(job: Job) -> None:
-        code = _run(job)
-        if code in STOPPED:
-            sys.exit(code)
         if job.number is None:
-            single.append(code)
-            return
-        sweep.append(Outcome(job.number, job.overrides, job.directory, code))
-        if code:
-            raise JobFailed(f"{job.directory} ended with exit code {code}")
+            codes.append(_run(job))
+        else:
+            run_member(job, _run)
 
-    failed = False
     try:
-        application(task, arguments)
-    except JobFailed as error:
-        failed = True
-        print(f"rlvr train: {error}", file=sys.stderr)
-    if sweep:
-        print(_summary(sweep))
-    return int(failed) or (single[0] if single else 0)
+        with swept.open():
+            application(task, arguments)
+    finally:
+        print(swept.table(), end="")
+    return max(codes, default=swept.code)
 
 
 def _run(job: Job) -> int:
     """One run from its configuration to its exit code; the reason of a failure goes to stderr and the run's own log."""
     try:
-        config = load(job.cfg, given_keys(job.overrides), launch.world_size(job.cfg.hardware.ranks))
+        given = given_keys(job.overrides)
+        if job.number is None and (idle := sorted(name for name in given if name.startswith("sweep."))):
+            raise ConfigError(f"{idle[0]} is set but has no effect: it is used only in a sweep, with -m")
+        config = load(job.cfg, given, launch.world_size(job.cfg.hardware.ranks))
         if launch.is_leader():
             print(_announcement(config, job.directory), flush=True)
             write(config, job.directory / "config.yaml")
@@ -127,17 +117,11 @@ def _run(job: Job) -> int:
     except ConfigError as error:
         LOG.error("rlvr train: %s", error)
         if job.number is None and not launch.inside():
-            _discard(job.directory)
+            discard(job.directory)
         return MISTAKE
     except Exception:
         LOG.exception("rlvr train: %s failed", job.directory)
         return 1
-
-
-def _discard(directory: Path) -> None:
-    """Remove the directory of a refused run, if Hydra has just made it for this run."""
-    if {path.name for path in directory.iterdir()} <= {".hydra", "train.log"}:
-        shutil.rmtree(directory)
 
 
 def _announcement(config: TrainConfig, directory: Path) -> str:
@@ -152,15 +136,6 @@ def _announcement(config: TrainConfig, directory: Path) -> str:
         f"{numbers.updates} update(s) of {numbers.sequences_per_update}",
         f"a rank  {numbers.prompts_per_rank} prompts a step, {numbers.sequences_per_rank_update} sequences an update",
     ])  # fmt: skip
-
-
-def _summary(sweep: list[Outcome]) -> str:
-    bad = sum(outcome.code != 0 for outcome in sweep)
-    lines = [f"sweep of {len(sweep)} jobs: {len(sweep) - bad} finished, {bad} failed"]
-    for job in sweep:
-        state = f"exit {job.code}" if job.code else "ok"
-        lines.append(f"  #{job.number:<3} {state:<9}{' '.join(job.overrides)}  {os.path.relpath(job.directory)}")
-    return "\n".join(lines)
 
 
 # -- config ------------------------------------------------------------------------------------
@@ -203,8 +178,17 @@ def _complete(arguments: list[str]) -> int:
 
 VERBS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
+    "sweep": sweep,
+    "submit": submit,
+    "run": run,
+    "plan": plan,
+    "arms": arms,
+    "report": report,
+    "rerun": rerun,
     "survey": survey,
+    "eval": evaluate,
     "grade": grade,
+    "export": export,
     "data": data,
     "config": config,
 }

@@ -4,16 +4,15 @@ Hydra runs once, in the process that was typed (and in every task under srun or 
 resolved `config.yaml` of the run directory.
 """
 
-import hashlib
 import os
 import re
+import shutil
 import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import Field, asdict, dataclass, fields, is_dataclass
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,39 +34,40 @@ from omegaconf.errors import (
 )
 
 from rlvr.keys import ANY, ConfigError, check, nearest, walk
+from rlvr.naming import member_folder, started
+from rlvr.redact import refuse_secrets
 from rlvr.schema import ALGORITHM_SCHEMAS, MODEL_SCHEMAS
 from rlvr.schema.data import DataConfig
+from rlvr.schema.eval import EvalConfig
 from rlvr.schema.hardware import HardwareConfig
+from rlvr.schema.slurm import SlurmConfig
 from rlvr.schema.train import TrainConfig, check_across
 
 # sections whose class a YAML chooses
 SUBCLASSED: dict[str, Mapping[str, type[Any]]] = {"algorithm": ALGORITHM_SCHEMAS, "model": MODEL_SCHEMAS}
-SECTIONS = {"data": DataConfig, "hardware": HardwareConfig}
+SECTIONS = {"data": DataConfig, "hardware": HardwareConfig, "slurm": SlurmConfig}
 # mappings with sections as entries, and how to make one more of these
 ENTRIES = {
     "data.sources": "goes into a YAML of your own (--config-dir DIR, DIR/data/mine.yaml)",
+    "eval.benchmarks": "goes into a YAML of your own (--config-dir DIR, DIR/eval/mine.yaml)",
     "triggers": "is given as a whole: '+triggers={NAME: {when: ..., ...}}', or in a YAML of your own",
     "stages": "is given as a whole: '+stages={NAME: {until: ..., ...}}', or in a YAML of your own",
+}
+OF_BENCHMARK = re.compile(r"eval\.benchmarks\.[^.]+\.data\.")
+
+SWEEP_EXTRA = {  # what Hydra misses without the extra `sweep`, and what was asked for
+    "hydra/launcher/submitit_local": "hydra/launcher=submitit_local",
+    "hydra/launcher/submitit_slurm": "hydra/launcher=submitit_slurm",
+    "hydra/sweeper/sampler/tpe": "hydra/sweeper=optuna",
 }
 
 
 # -- composing ---------------------------------------------------------------------------
 
 
-def _started() -> str:
-    """When this run started: new at every start, but equal on all ranks of a job and after a requeue."""
-    torchrun = os.environ.get("TORCHELASTIC_RUN_ID")
-    if torchrun == "none":
-        raise ConfigError("under torchrun all ranks must agree on the run: give run.name=... or torchrun --rdzv-id=...")
-    at_a_shell = "SLURM_PTY_PORT" in os.environ  # an interactive srun: each command is a run of its own
-    slurm = os.environ.get("SLURM_JOB_ID") if "SLURM_PROCID" in os.environ and not at_a_shell else None
-    if torchrun or slurm:
-        return f"job{torchrun or slurm}-{_digest(' '.join(sys.argv[1:]))}"
-    return datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")[:-3]  # milliseconds: runs started together differ too
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2s(text.encode(), digest_size=3).hexdigest()
+def _chosen(group: str, otherwise: str) -> str:
+    """The file chosen from a group of `conf/`, which says more than the class: controls are configs of one class."""
+    return HydraConfig.get().runtime.choices.get(group, otherwise) if HydraConfig.initialized() else otherwise
 
 
 def register() -> None:
@@ -79,8 +79,9 @@ def register() -> None:
             store.store(group=f"{section}/schema", name=name, node=schema, package=section)
     for section, schema in SECTIONS.items():
         store.store(group=f"{section}/schema", name=section, node=schema, package=section)
-    OmegaConf.register_new_resolver("started", _started, use_cache=True, replace=True)
-    OmegaConf.register_new_resolver("digest", _digest, replace=True)
+    OmegaConf.register_new_resolver("started", started, use_cache=True, replace=True)
+    OmegaConf.register_new_resolver("chosen", _chosen, replace=True)
+    OmegaConf.register_new_resolver("member_folder", member_folder, replace=True)
 
 
 register()
@@ -96,18 +97,19 @@ class Job:
     number: int | None  # in a sweep
 
 
-def application(task: Callable[[Job], None], arguments: list[str]) -> None:
+def application(task: Callable[[Job], None], arguments: list[str], root: str = "train") -> None:
     """Run `task` as a Hydra application: once, or once per job of a sweep (-m).
 
     Args:
         task: called with each composed job, perhaps in other processes (hydra/launcher).
         arguments: the command line, without the program's name.
+        root: the file of conf/ that is composed.
 
     Raises:
         ConfigError: if Hydra cannot compose what was asked for.
     """
 
-    @hydra.main(version_base="1.3", config_path="pkg://rlvr.conf", config_name="train")
+    @hydra.main(version_base="1.3", config_path="pkg://rlvr.conf", config_name=root)
     def entry(cfg: DictConfig) -> None:
         now = HydraConfig.get()
         number = now.job.num if now.mode == RunMode.MULTIRUN else None
@@ -117,7 +119,7 @@ def application(task: Callable[[Job], None], arguments: list[str]) -> None:
 
     sys.argv[1:] = arguments
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting
-    with _refusals():
+    with refusals():
         entry()
 
 
@@ -127,14 +129,14 @@ def compose(overrides: Collection[str] = ()) -> TrainConfig:
     Raises:
         ConfigError: if the command would refuse.
     """
-    with _refusals(), hydra.initialize_config_module("rlvr.conf", version_base="1.3"):
+    with refusals(), hydra.initialize_config_module("rlvr.conf", version_base="1.3"):
         cfg = hydra.compose("train", overrides=list(overrides))
     return load(cfg, given_keys(overrides))
 
 
 def given_keys(overrides: Collection[str]) -> frozenset[str]:
     """The keys that a command line sets."""
-    with _refusals():
+    with refusals():
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     return frozenset(o.key_or_group for o in parsed if not o.is_delete() and not o.key_or_group.startswith("hydra"))
 
@@ -153,7 +155,7 @@ def load(cfg: DictConfig, given: Collection[str] = (), world_size: int | None = 
     for name in sorted(given):
         if "." in name and find(name) is None:
             raise unknown(name)
-    with _refusals():
+    with refusals():
         deleted = {f.name for f in fields(TrainConfig)} - set(cfg)
         missing = sorted(OmegaConf.missing_keys(cfg) | deleted)
         if missing:
@@ -162,6 +164,7 @@ def load(cfg: DictConfig, given: Collection[str] = (), world_size: int | None = 
     for stray in sorted(vars(config).keys() - {f.name for f in fields(TrainConfig)}):
         raise unknown(stray)
     check(config, given)
+    refuse_secrets(asdict(config))
     check_across(config, world_size or config.hardware.ranks)
     return config
 
@@ -169,15 +172,22 @@ def load(cfg: DictConfig, given: Collection[str] = (), world_size: int | None = 
 # -- files ---------------------------------------------------------------------------------
 
 
-def write(config: TrainConfig, path: Path) -> None:
+def write(config: TrainConfig | EvalConfig, path: Path) -> None:
     """Write plain, resolved YAML, atomically; its `schema` section names the classes that `read` restores."""
     names = {}
-    for section, schemas in SUBCLASSED.items():
-        names[section] = next(name for name, schema in schemas.items() if type(getattr(config, section)) is schema)
+    for section in SUBCLASSED.keys() & vars(config).keys():
+        kind = type(getattr(config, section))
+        names[section] = next(name for name, schema in SUBCLASSED[section].items() if kind is schema)
     text = yaml.safe_dump({"schema": names, **_escaped(asdict(config))}, sort_keys=False, allow_unicode=True, width=120)
     work = path.with_name(f".{path.name}.{os.getpid()}")
     work.write_text(text, encoding="utf-8")
     os.replace(work, path)
+
+
+def discard(directory: Path) -> None:
+    """Remove a run directory that holds nothing but what Hydra writes at the start."""
+    if {path.name for path in directory.iterdir()} <= {".hydra", "train.log"}:
+        shutil.rmtree(directory)
 
 
 def read(path: Path) -> TrainConfig:
@@ -190,7 +200,7 @@ def read(path: Path) -> TrainConfig:
     if not isinstance(plain, dict) or "schema" not in plain:
         raise ConfigError(f"{path} is not a resolved configuration: it has no section 'schema'")
     names = plain.pop("schema")
-    with _refusals(f" (in {path})"):
+    with refusals(f" (in {path})"):
         typed = OmegaConf.structured(TrainConfig)
         for section, schemas in SUBCLASSED.items():
             name = names.get(section)
@@ -224,11 +234,15 @@ class Entry:
 
 @cache
 def catalogue() -> dict[str, Entry]:
-    """All dotted keys, with those of every algorithm and model; a source's are under `data.sources.<name>.`."""
-    found = {}
-    for name, f in walk(TrainConfig):
-        if name.split(".")[0] not in SUBCLASSED or "." not in name:
-            found[name] = Entry(f, ())
+    """All dotted keys, with those of every algorithm and model; a source's are under `data.sources.<name>.`.
+
+    Those that only `rlvr eval` has are there too, but for a benchmark's data, whose keys are those of `data`; of keys
+    that two commands have, the entry is that of training.
+    """
+    found: dict[str, Entry] = {}
+    for name, f in [*walk(TrainConfig), *walk(EvalConfig)]:
+        if (name.split(".")[0] not in SUBCLASSED or "." not in name) and not OF_BENCHMARK.match(name):
+            found.setdefault(name, Entry(f, ()))
     for section, schemas in SUBCLASSED.items():
         for schema in schemas.values():
             for name, f in walk(schema, f"{section}."):
@@ -239,7 +253,7 @@ def catalogue() -> dict[str, Entry]:
 
 def find(name: str) -> str | None:
     """The catalogue's name of the key that `name` sets, itself or as an entry of a mapping; None if there is none."""
-    known = catalogue()
+    known, name = catalogue(), OF_BENCHMARK.sub("data.", name)
     mapping, entry, key = _in_entry(name)
     if key:
         name = f"{mapping}.{ANY}.{key}"
@@ -271,6 +285,8 @@ def unknown(name: str) -> ConfigError:
     mapping, entry, key = _in_entry(name)
     if mapping and not key:
         return _no_entry(mapping, entry)
+    if find(name):
+        return ConfigError(f"{name}: not a key of this command; `rlvr config explain {name}` says what it is")
     near = nearest(name.replace("/", "."), known)
     if near and entry and near.startswith(f"{mapping}."):
         near = near.replace(ANY, entry)
@@ -301,7 +317,8 @@ def type_in_words(annotation: Any) -> str:
 
 
 @contextmanager
-def _refusals(where: str = "") -> Iterator[None]:
+def refusals(where: str = "") -> Iterator[None]:
+    """Turn what Hydra and OmegaConf raise into a ConfigError, with `where` behind its message."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
@@ -311,6 +328,9 @@ def _refusals(where: str = "") -> Iterator[None]:
 def _in_words(error: Exception) -> str:
     file = re.match(r"In '([^']+)'", str(error))
     where = f" (in {file[1]}.yaml)" if file and file[1] != "train" else ""
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file in SWEEP_EXTRA:
+        chosen = SWEEP_EXTRA[error.missing_cfg_file]
+        return f"{chosen} is not installed: pip install 'rlvr[sweep]' (in a checkout: pip install -e '.[sweep]')"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, option = error.missing_cfg_file.rpartition("/")
         near = nearest(option, error.options)
@@ -337,7 +357,7 @@ def _in_words(error: Exception) -> str:
 def _key_in_words(error: OmegaConfBaseException) -> str:
     """An OmegaConf error that knows its key."""
     name = str(error.full_key)
-    if part := re.search(r"not a subclass of (Source|Trigger|Stage)Config", str(error)):
+    if part := re.search(r"not a subclass of (Source|Benchmark|Trigger|Stage)Config", str(error)):
         return str(_no_entry(next(m for m in ENTRIES if m.endswith(f"{part[1].lower()}s")), str(error.key)))
     entry = catalogue().get(find(name) or "")
     if isinstance(error, ConfigAttributeError | ConfigKeyError):

@@ -15,7 +15,7 @@ import yaml
 from rlvr.data.gold import gold
 from rlvr.keys import ConfigError, nearest
 from rlvr.records import Verdict
-from rlvr.verifiers import VERIFIERS, Verifier, build
+from rlvr.verifiers import VERIFIERS, Verifier, build, meets
 from rlvr.verifiers.cheats import Subject, cheats, subject
 from rlvr.verifiers.pool import Job, VerifierPool
 
@@ -26,7 +26,7 @@ Grades responses with the verifiers that training uses, in the same pool of proc
 
   file       JSON lines with "gold" (or "answer") and "response"; "verifier" and "options" of a row come before
              those of the command line; "expected": "right" or "wrong" is compared with the verdict
-  verifier   {names}, or path/to/file.py:name for your own
+  verifier   {names}, or your own as path/to/file.py:name or package.module:name
   options    of the verifier, as options.extract=boxed
   out        verdicts as JSON lines: id, score, error, parts; by default ROWS.verdicts.jsonl in this directory
   workers    verifier processes, by default 2
@@ -373,8 +373,9 @@ def _test(pool: VerifierPool, on: Subject) -> tuple[int, int, list[str]]:
     """Number of canaries and of cheats, and what failed."""
     verifier = build(on.verifier, on.options)
     canaries = verifier.canaries or ((on.answer, on.given, True),)
-    trials = [(f"canary {given!r}", answer, verifier.present(given), float(right)) for answer, given, right in canaries]
-    trials += [(f"cheat {label!r}", on.answer, response, 0.0) for label, response in cheats(on)]
+    trials: list[tuple[str, Any, str, bool | None]] = []  # None: it must score 0
+    trials += [(f"canary {given!r}", answer, verifier.present(given), right) for answer, given, right in canaries]
+    trials += [(f"cheat {label!r}", on.answer, response, None) for label, response in cheats(on)]
     try:
         pool.warm(on.verifier, on.options)
     except RuntimeError as error:
@@ -382,8 +383,9 @@ def _test(pool: VerifierPool, on: Subject) -> tuple[int, int, list[str]]:
     jobs = [Job(verifier=on.verifier, response=r, answer=answer, options=on.options) for _, answer, r, _ in trials]
     verdicts = pool.gather([pool.submit(job) for job in jobs])
     failed = [
-        f"{on.verifier}: {label} must score {wanted:g}, got {verdict.error or verdict.score}"
-        for (label, _, _, wanted), verdict in zip(trials, verdicts, strict=True)
-        if verdict.score != wanted
+        f"{on.verifier}: {label} must {'be right' if right else 'score 0' if right is None else 'be wrong'}, "
+        f"got {verdict.error or verdict.score}"
+        for (label, _, _, right), verdict in zip(trials, verdicts, strict=True)
+        if not (verdict.score == 0 if right is None else meets(verdict, right))
     ]
     return len(canaries), len(trials) - len(canaries), failed

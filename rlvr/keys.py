@@ -18,6 +18,10 @@ class ConfigError(ValueError):
     """The configuration is wrong; the message names the key as a user would type it."""
 
 
+class RunError(RuntimeError):
+    """The surroundings of a run have failed it; the message alone says what happened and what to do."""
+
+
 @dataclass(frozen=True)
 class UsedIf:
     """When a key has an effect: `holds` sees the key's own section, `text` says it in words."""
@@ -43,9 +47,9 @@ def key(
         doc: what it means, one sentence.
         unit: "tokens", "sequences", "seconds", ...
         low, high: the closed range; `above` is an open lower end.
-        choices: the allowed words, or numbers.
+        choices: the allowed words, or numbers; of a list, those of its items.
         used_if: a key that was set where it has no effect is an error.
-        empty: `dict` or `list`: the collection starts empty instead of having to be given.
+        empty: makes the value of a key that need not be given: `dict`, `list`, or a function that returns None.
     """
     told = dict(doc=doc, unit=unit, low=low, high=high, above=above, choices=choices, used_if=used_if)
     if empty:
@@ -119,10 +123,12 @@ def _check_one(section: Any, f: Field, name: str, given: Collection[str]) -> Non
 
 def _check_value(value: Any, told: Any, name: str) -> None:
     choices = told.get("choices")
-    if choices and value not in choices:
-        hint = nearest(str(value), list(map(str, choices)))
+    for item in value if isinstance(value, list) else [value]:
+        if not choices or item in choices:
+            continue
+        hint = nearest(str(item), list(map(str, choices)))
         raise ConfigError(
-            f"{name}={value}: must be one of {', '.join(map(str, choices))}"
+            f"{name}={item}: must be one of {', '.join(map(str, choices))}"
             + (f"; did you mean {hint}?" if hint else "")
         )
     unit = f" {told['unit']}" if told.get("unit") else ""

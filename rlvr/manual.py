@@ -2,17 +2,23 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import Field, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import yaml
 
-from rlvr.config import SUBCLASSED, catalogue, find, type_in_words, unknown
+from rlvr.config import SUBCLASSED, Entry, catalogue, find, type_in_words, unknown
 from rlvr.keys import entry_type
+from rlvr.schema.eval import EvalConfig
+from rlvr.schema.train import TrainConfig
 
-GROUPS = ("algorithm", "model", "data", "hardware", "experiment")
+GROUPS = ("algorithm", "model", "data", "hardware", "machine", "slurm", "experiment")
+MIXINS = {  # groups that are no sections: they change keys of others
+    "machine": "what `rlvr plan` takes devices for, where they are not those that hardware=... describes",
+    "experiment": "named changes of keys of several sections",
+}
 COMMON = (
     "steps",
     "seed",
@@ -50,10 +56,10 @@ def describe(group: str, option: str) -> str:
 
 
 def setting(name: str, option: str | None = None) -> Setting | None:
-    """Where a key gets its value from: train.yaml, or an option of its group, by default the one of train.yaml."""
+    """Where a key gets its value from: a root of conf/, or an option of its group, by default that of train.yaml."""
     section, _, rest = name.partition(".")
     if section not in GROUPS:
-        return _look_up("train", name)
+        return _look_up("train", name) or _look_up("eval", name)
     chosen = option or _chosen()[section]
     return _look_up(f"{section}/{chosen}", rest) if chosen and rest else None
 
@@ -74,8 +80,9 @@ def _look_up(file: str, name: str) -> Setting | None:
 
 
 def _chosen() -> dict[str, str | None]:
-    """The option of each group that train.yaml chooses."""
-    return {k: v for entry in _load("train")["defaults"] if isinstance(entry, dict) for k, v in entry.items()}
+    """The option of each group that train.yaml chooses, and the suite that eval.yaml does."""
+    entries = [*_load("eval")["defaults"], *_load("train")["defaults"]]
+    return {k: v for entry in entries if isinstance(entry, dict) for k, v in entry.items()}
 
 
 @cache
@@ -102,8 +109,8 @@ def explain(name: str) -> str:
     Raises:
         ConfigError: if there is no such key; it names the nearest.
     """
-    if name == "experiment":
-        return "\n".join(["experiment", "    named changes of keys of several sections", *_options("experiment")])
+    if name in MIXINS:
+        return "\n".join([name, f"    {MIXINS[name]}", *_options(name)])
     known, key = catalogue(), find(name)
     if key is None:
         raise unknown(name)
@@ -113,7 +120,7 @@ def explain(name: str) -> str:
     if below := [k for k in known if k.startswith(f"{key}.")]:
         width = max(36, *(len(k) + 2 for k in below))
         lines += [f"    {k:<{width}}{known[k].field.metadata['doc']}" for k in below]
-        return "\n".join(lines + ([""] + _options(name) if name in GROUPS else []))
+        return "\n".join(lines + ([""] + _options(name) if name in (*GROUPS, "eval") else []))
     lines.append(f"    type      {_type(entry.field)}")
     told = setting(name)
     if told:
@@ -159,7 +166,7 @@ def _type(field: Field) -> str:
 
 def reference() -> str:
     """docs/config.md: every key, in Markdown."""
-    roots = [k for k, e in catalogue().items() if "." not in k]
+    roots = [f.name for f in fields(TrainConfig)]
     sections = [k for k in roots if is_dataclass(catalogue()[k].field.type) or entry_type(catalogue()[k].field.type)]
     lines = [
         "# Configuration reference",
@@ -174,8 +181,28 @@ def reference() -> str:
         if section in GROUPS:
             lines += _choice_table(section)
         lines += _section(section)
-    lines += ["## `experiment`", "", "Named changes of keys of several sections: `rlvr train experiment=NAME`.", ""]
-    return "\n".join([*lines, *_choice_table("experiment")]).rstrip() + "\n"
+    for group, doc in MIXINS.items():
+        lines += [f"## `{group}`", "", f"{doc[0].upper()}{doc[1:]}.", "", *_choice_table(group)]
+    return "\n".join([*lines, *_evaluation()]).rstrip() + "\n"
+
+
+def _evaluation() -> list[str]:
+    """The keys that `rlvr eval` has of its own, or that mean something else there."""
+    return [
+        "## `eval`",
+        "",
+        "Keys of `rlvr eval` ([evaluation.md](evaluation.md)). `seed`, `run.name`, `model`, `hardware`, `verify` are",
+        "as above, and the `data` of a benchmark has the keys of `data`.",
+        "",
+        *_table(list(_evaluated()), evaluation=True),
+        *_choice_table("eval"),
+    ]
+
+
+def _evaluated() -> dict[str, Entry]:
+    own = {"checkpoint": EvalConfig.__dataclass_fields__["checkpoint"]}
+    known = {k: e for k, e in catalogue().items() if k.partition(".")[0] in ("origin", "eval") and k != "eval"}
+    return {k: Entry(f, ()) for k, f in own.items()} | known
 
 
 def _about(section: Field) -> str:
@@ -202,16 +229,19 @@ def _section(section: str) -> list[str]:
     return lines
 
 
-def _table(keys: Iterator[str] | list[str], option: str | None = None) -> list[str]:
-    known = catalogue()
+def _table(keys: Iterator[str] | list[str], option: str | None = None, evaluation: bool = False) -> list[str]:
+    known = _evaluated() if evaluation else catalogue()
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for name in keys:
         field = known[name].field
-        told = None if entry_type(field.type) else setting(name, option)
+        within = is_dataclass(field.type)  # a section of a section: its keys follow
+        told = _look_up("eval", name) if evaluation else setting(name, option)
+        told = None if within or entry_type(field.type) else told
         doc, used_if = field.metadata["doc"], field.metadata["used_if"]
         meaning = doc + (f"; used only if {used_if.text}" if used_if else "")
         default = f"`{_shown(told.value)}`" if told else ""
-        lines.append(f"| `{name}` | {_type(field)} | {default} | {_cell(meaning)} |")
+        kind = "a section" if within else _type(field)
+        lines.append(f"| `{name}` | {kind} | {default} | {_cell(meaning)} |")
     return [*lines, ""]
 
 
@@ -248,7 +278,7 @@ def train_help() -> str:
 
 
 EXAMPLES = """examples:
-  rlvr train                                             three minutes on a CPU, nothing is downloaded
+  rlvr train                                             a minute and a half on a CPU, no download
   rlvr train algorithm=dapo steps=50 run.name=first      a named run; the same command resumes it
   rlvr train -m seed=0,1,2 algorithm=grpo,dapo           a sweep of six runs
   rlvr train experiment=gsm8k_qwen2_5_1_5b               eight GPUs

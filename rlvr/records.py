@@ -60,3 +60,4 @@ class Verdict:
     score: float | None  # 0 (wrong) to 1 (right)
     parts: dict[str, float] = field(default_factory=dict)  # named components, logged per source
     error: str | None = None
+    answer: str | None = None  # the final answer in a normal form, "" for none found; None: nothing of the kind is read

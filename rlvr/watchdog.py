@@ -1,5 +1,6 @@
 """A rank that hangs is named, with its phase, instead of leaving the others to wait in silence."""
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -79,7 +80,8 @@ class Watchdog:
                 self._end()
             if self._changed.wait(left):
                 self._changed.clear()
-                self._write()
+                with contextlib.suppress(OSError):  # a full disk must not end the watch; who writes more will tell
+                    self._write()
                 self._stopped.wait(WRITE_EVERY)
 
     def _write(self) -> None:

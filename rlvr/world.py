@@ -6,7 +6,7 @@ seconds on the CPU backend, and after the timeout at the latest on every backend
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -15,10 +15,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rlvr.rendezvous import LOOPBACK, VARIABLES, join, serve
+
 T = TypeVar("T")
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -36,24 +36,23 @@ class World:
     _groups: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
-    def from_env(cls, device: str, timeout: float) -> "World":
+    def from_env(cls, device: str, timeout: float, store: dist.Store | None = None) -> "World":
         """Join the other ranks named by torchrun's variables, or form a world of one if RANK is not set.
 
         A world of one has a process group too, and sets the variables, because DeepSpeed and vLLM ask for both.
 
         Args:
             device: "cpu" or "cuda".
-            timeout: seconds that joining, and every later collective, waits for the others.
+            timeout: seconds that every collective waits for the others, and joining where no `store` is given.
+            store: what `rendezvous.join` returned.
 
         Raises:
-            RuntimeError: if a variable is missing or there is no device for this rank.
+            RendezvousError: if the ranks do not meet.
+            RuntimeError: if there is no device for this rank.
         """
-        size, local_rank, store = 1, 0, None
-        if "RANK" in os.environ:
-            _refuse_missing(os.environ)
-            size, local_rank = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
-        else:
-            store = _alone()
+        alone = "RANK" not in os.environ
+        store = _alone() if alone else store or join(timeout)
+        size, local_rank = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
         rank, own = int(os.environ["RANK"]), _device(device, local_rank)
         dist.init_process_group(
             BACKENDS[device],
@@ -63,7 +62,7 @@ class World:
             timeout=timedelta(seconds=timeout),
             device_id=own if own.type == "cuda" else None,
         )
-        world = cls(rank, size, local_rank, 1, own, BACKENDS[device], timeout, alone=store is not None)
+        world = cls(rank, size, local_rank, 1, own, BACKENDS[device], timeout, alone=alone)
         here, found = socket.gethostname(), world.gather((socket.gethostname(), local_rank))
         local_size = 1 + max(local for host, local in found if host == here)  # counted: not every launcher tells
         return replace(world, local_size=local_size)
@@ -120,6 +119,12 @@ class World:
             self._groups[k] = made[self.rank // k]
         return self._gather(obj, k, self._groups[k])
 
+    def first_per_host(self, make: Callable[[], T]) -> T:
+        """Let one rank per host make what the others then find there; every rank calls it."""
+        made = [make()] if self.local_rank == 0 else []
+        self.barrier()
+        return made[0] if made else make()
+
     def close(self) -> None:
         """Wait for the others, then leave the process group: none may leave while another still needs it."""
         if dist.is_initialized():  # vLLM, when it ends, takes the group of its rank with it
@@ -137,36 +142,9 @@ class World:
         return found
 
 
-def meet(ready: bool, timeout: float) -> Any:
-    """Wait until one rank has said `ready`; needs torchrun's variables, and no process group.
-
-    Rank 0 prepares the run directory and says ready; before that, what the others find there may be missing or old.
-
-    Returns:
-        The store behind it, which the caller must keep until the process group exists: on rank 0 it is the server.
-
-    Raises:
-        RuntimeError: if a variable is missing, or nobody is ready after `timeout` seconds.
-    """
-    _refuse_missing(os.environ)
-    limit = timedelta(seconds=timeout)
-    store, _, _ = next(dist.rendezvous("env://", timeout=limit))
-    if ready:
-        store.set("rlvr/ready", "yes")
-    else:
-        store.wait(["rlvr/ready"], limit)
-    return store
-
-
-def _refuse_missing(env: Mapping[str, str]) -> None:
-    missing = [name for name in VARIABLES if name not in env]
-    if missing:
-        raise RuntimeError(f"RANK is set but not {', '.join(missing)}: set all of {', '.join(VARIABLES)}, or none")
-
-
 def _alone() -> dist.Store:
     """A store of our own on a free port, and the variables that torchrun would have set."""
-    store = dist.TCPStore(LOOPBACK, 0, 1, is_master=True)
+    store = serve(0, everywhere=False)
     os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR=LOOPBACK, MASTER_PORT=str(store.port))
     return store
 

@@ -77,26 +77,12 @@ def test_a_failure_is_in_the_log_of_the_run(tmp_path: Path) -> None:
     assert "RuntimeError: the ranks broke" in log and "RuntimeError: the ranks broke" in done.stderr
 
 
-def test_a_sweep_goes_on_after_failures_and_tells_of_them(tmp_path: Path) -> None:
-    done = rlvr(tmp_path, "train", "-m", "algorithm.group=4,0,5,6,8", code=1)
-    runs = started(done)
-    assert [group for *_, group in runs] == ["4", "5", "6", "8"]
-    assert len({Path(directory).parent for directory, *_ in runs}) == 1
-    assert len({name for _, name, _ in runs}) == 4
-    assert "sweep of 5 jobs: 2 finished, 3 failed" in done.stdout
-    assert "Traceback" not in done.stderr.split("Error executing job")[-1]
-    sweep = Path(runs[0][0]).parent
-    logs = {p.name[0]: (p / "train.log").read_text() for p in sweep.iterdir() if p.is_dir()}
-    assert "algorithm.group=0: must be at least 1" in logs["1"]
-    assert "RuntimeError: the ranks broke" in logs["3"]
-    assert logs["0"] == logs["4"] == ""
-
-
 def test_a_repeated_sweep_never_meets_the_directory_of_another_configuration(tmp_path: Path) -> None:
     first = started(rlvr(tmp_path, "train", "-m", "run.name=s", "seed=1,2"))
     second = started(rlvr(tmp_path, "train", "-m", "run.name=s", "seed=1,3"))
-    assert first[0] == second[0]
-    assert first[1][0] != second[1][0]
+    assert len(first) == 2 and len(second) == 1  # seed 1 is finished
+    assert second[0][0] not in {directory for directory, *_ in first}
+    assert len({name for _, name, _ in first + second}) == 3
 
 
 def test_inside_a_launcher_its_size_counts_and_only_the_leader_writes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rlvr.report.command import report
 
 STEPS = 4
 OVERRIDES = [
@@ -107,6 +110,20 @@ def test_a_run_leaves_all_that_it_promises(plain):
         assert path in out.replace("\n", "")
 
 
+def test_a_rerun_is_the_same_run_and_a_report_tells_of_it(plain, cache, tmp_path):
+    folder, _ = plain
+    env = os.environ | {"XDG_CACHE_HOME": str(cache), "WANDB_MODE": "offline"}
+    command = [sys.executable, "-m", "rlvr.cli", "rerun", str(folder), "--out", str(tmp_path / "again")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "not as it was then:\n  nothing\n" in done.stdout and f"equal: {STEPS + 1} rows" in done.stdout
+    for role, rows_kept in (("validation", 3 * 12), ("test", 12)):
+        assert len((tmp_path / "again" / f"{role}.jsonl").read_text().splitlines()) == rows_kept
+    assert report([str(tmp_path / "again")]) == 0
+    page = (tmp_path / "again" / "report" / "report.html").read_text()
+    assert "no interval (1 seed)" in page and "Rejected by the gate" in page
+
+
 def test_the_written_model_is_a_hugging_face_model(plain):
     folder, _ = plain
     model = AutoModelForCausalLM.from_pretrained(folder / "model")
@@ -138,6 +155,22 @@ def test_a_killed_run_goes_on_as_if_never_stopped(plain, cache, tmp_path):
     assert "resuming after step" in out
     assert rows(folder) == rows(plain[0])
     assert sampled(folder) == sampled(plain[0])
+
+
+def test_rollouts_drawn_ahead_train_and_resume(cache, tmp_path):
+    given = ("rollout.async_steps=1", "steps=5", "checkpoint.every=3", "validation.every=0", "log.wandb=off")
+    folder, again = tmp_path / "run", tmp_path / "again"
+    finish(start(folder, cache, *given))
+    told = rows(folder)
+    assert [row["rollout/staleness"] for row in told[1:]] == [0, 0, 1, 0, 1]
+    assert all("train/mismatch_gap" in row for row in told[1:] if not row["rollout/staleness"])
+    late = [row for row in told[1:] if row["rollout/staleness"]]
+    assert all(row["train/stale_gap"] > 1e-4 and 0.5 < row["train/stale_ess"] < 1 for row in late)
+    shutil.copytree(folder, again)
+    shutil.rmtree(again / "checkpoints" / "step_000005")
+    (again / "summary.json").unlink()
+    assert "resuming after step 3" in finish(start(again, cache, *given))
+    assert rows(again) == told and sampled(again) == sampled(folder)
 
 
 def test_a_finished_run_is_left_alone(plain, cache):

@@ -89,6 +89,18 @@ def test_a_composite_from_the_command_line() -> None:
     assert verdicts()[0]["parts"]["form"] == 0
 
 
+def test_your_own_verifier_by_file_and_by_module() -> None:
+    Path("rewards").mkdir()
+    Path("rewards/__init__.py").touch()
+    Path("rewards/words.py").write_text("def first(response, answer):\n    return float(response[0] == answer[0])\n")
+    rows = [
+        {"gold": "ab", "response": "ax", "expected": "right", "verifier": "rewards/words.py:first"},
+        {"gold": "ab", "response": "ax", "expected": "right", "verifier": "rewards.words:first"},
+        {"gold": "ab", "response": "bx", "expected": "wrong", "verifier": "rewards.words:first"},
+    ]
+    assert grade([write(rows), "workers=1"]) == 0
+
+
 def test_what_could_not_be_judged_is_counted_by_cause(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.py").write_text(
         "import time\n"

@@ -16,29 +16,34 @@ from rlvr.schema import ALGORITHM_SCHEMAS
 ROOT = Path(__file__).parent.parent
 HOUSE = ROOT / "rlvr"
 FLOORS = [  # from the ground up: a room imports from itself and from lower floors, never up or across
-    {"keys", "clock", "world", "tally", "watchdog"},
+    {"rendezvous"},
+    {"keys", "clock", "leave", "peers", "world", "tally", "watchdog"},
+    {"redact", "naming"},
     {"schema", "records", "ops"},
-    {"batch"},
+    {"batch", "plan"},
     {"algorithms", "verifiers", "data"},
     {"engine"},
     {"rollout"},
     {"trainer"},
     {"config"},
-    {"worker"},
-    {"launch", "manual", "grade", "data_cli"},
-    {"survey"},
+    {"evaluation"},
+    {"worker", "report"},
+    {"launch", "manual", "grade", "data_cli", "plan_cli", "export"},
+    {"survey", "sweep", "submit", "eval_cli", "arms", "rerun"},
     {"cli"},
 ]
 DOORS = {  # heavy guests, and the only places that let them in
-    "torch.distributed": ("world.py", "launch/local.py"),
+    "torch.distributed": ("rendezvous.py", "world.py", "launch/local.py"),
     "deepspeed": ("engine/",),
     "vllm": ("engine/sampler.py",),
-    "hydra": ("config.py",),
-    "omegaconf": ("config.py",),
+    "hydra": ("config.py", "sweep/batch.py", "evaluation/settings.py"),
+    "omegaconf": ("config.py", "sweep/batch.py", "evaluation/settings.py"),
     "wandb": ("trainer/record.py",),
 }
 TORCH_FREE = {
     "keys",
+    "redact",
+    "naming",
     "clock",
     "tally",
     "schema",
@@ -46,18 +51,30 @@ TORCH_FREE = {
     "verifiers",
     "data",
     "config",
+    "plan",
+    "plan_cli",
     "manual",
     "grade",
     "data_cli",
     "survey",
+    "sweep",
+    "submit",
+    "eval_cli",
+    "report",
+    "arms",
+    "rerun",
     "cli",
 }
-RANK_ZERO = ("world.py", "trainer/record.py", "trainer/checkpoint.py", "launch/")
+RANK_ZERO = ("world.py", "rendezvous.py", "peers.py", "trainer/record.py", "trainer/checkpoint.py", "launch/")
 # they write files
 LEADER = (
     *RANK_ZERO,
     "cli.py",
+    "submit.py",
     "survey.py",
+    "sweep/run.py",
+    "eval_cli.py",
+    "evaluation/",
     "engine/export.py",
     "engine/reference.py",
     "trainer/run.py",
@@ -183,6 +200,17 @@ def test_no_exception_is_swallowed(path: Path) -> None:
             everything = node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
             silent = all(isinstance(line, ast.Pass | ast.Continue) for line in node.body)
             assert not (everything and silent), f"line {node.lineno} swallows any exception"
+
+
+@each_file
+def test_nothing_is_unpickled(path: Path) -> None:
+    """A checkpoint may come from a stranger; safetensors and JSON cannot run code."""
+    forbidden = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "torch.load"}
+    assert not forbidden & {module.split(".")[0] for module in imports(path)}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in forbidden and not called.endswith(".load_checkpoint"), f"line {node.lineno}: {called}"
 
 
 @each_file

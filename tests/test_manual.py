@@ -25,7 +25,9 @@ def test_settings_found_in_the_files_are_those_that_hydra_composes(choice: str) 
     section = getattr(compose([choice]), group)
     for field in dataclasses.fields(section):
         told = manual.setting(f"{group}.{field.name}", option)
-        assert told is not None and told.value == getattr(section, field.name), field.name
+        value = getattr(section, field.name)
+        plain = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+        assert told is not None and told.value == plain, field.name
 
 
 def test_a_setting_names_the_file_that_it_stands_in() -> None:

@@ -82,3 +82,15 @@ def test_a_stuck_rank_ends_and_says_where(tmp_path):
     assert "stuck_here" in stuck.stderr  # the stacks of all threads
     assert "rank 0 is in collect" in (tmp_path / "hang.txt").read_text()
     assert "rank 0 is in collect" in (tmp_path / "told.txt").read_text()
+
+
+def test_it_watches_on_where_it_cannot_write(tmp_path):
+    watchdog = Watchdog(tmp_path / "ranks", 0, 1, timeout=60)
+    (tmp_path / "ranks").rename(tmp_path / "gone")
+    watchdog.enter("update")
+    time.sleep(0.2)
+    assert watchdog._thread.is_alive()
+    (tmp_path / "gone").rename(tmp_path / "ranks")
+    watchdog.enter("save")
+    watchdog.stop()
+    assert json.loads((tmp_path / "ranks" / "rank0.json").read_text())["phase"] == "save"

@@ -9,6 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from rlvr.manual import GROUPS
+
 ROOT = Path(__file__).parent.parent
 INSIDE = """
 import sys
@@ -78,7 +80,9 @@ def test_every_file_of_the_package_is_in_the_wheel(built: Built) -> None:
 
 
 def test_every_configuration_composes_from_the_wheel(built: Built) -> None:
-    assert len(built.python(COMPOSE)) == len([*(ROOT / "conf").glob("*/*.yaml")])
+    assert len(built.python(COMPOSE)) == len(
+        [path for group in GROUPS for path in (ROOT / "conf" / group).glob("*.yaml")]
+    )
 
 
 def test_the_samples_are_read_from_the_wheel(built: Built) -> None:

@@ -48,7 +48,7 @@ import time
 from rlvr.world import World
 world = World.from_env("cpu", 2)
 if world.rank == 1:
-    time.sleep(20)
+    time.sleep(60)
 world.barrier()
 """
 
@@ -108,7 +108,7 @@ def test_dead_peer_is_an_error_in_seconds():
 
 def test_silent_peer_is_an_error_after_the_timeout():
     waiting, silent = ranks(SILENT_PEER, 2)
-    _, errors = waiting.communicate(timeout=15)
+    _, errors = waiting.communicate(timeout=45)
     silent.kill()
     silent.communicate()
     assert waiting.returncode == 1 and "RuntimeError" in errors

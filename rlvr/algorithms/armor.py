@@ -98,11 +98,17 @@ class ARMOR(MovingReference, DAPO):
         return torch.arange(own_PN.shape[-1], device=own_PN.device) < room_P1, anchor_PM
 
     def gate(self, score_PN: Tensor) -> dict[str, Tensor]:
-        """Own completions must be mixed, not counting the anchor, and the reference must have been right."""
+        """Own completions must be mixed, not counting the anchor, and the reference must have been right.
+
+        Where an anchor is asked for, G - 1 of them are judged even if none joins the group, so that controls keep,
+        of the same completions, the prompts that ARMOR keeps.
+        """
         own_PN, anchor_PM = self._parts(score_PN)
-        trained_PN = own_PN.masked_fill(~self._picks(score_PN)[0], torch.nan)
-        reasons = {"not_mixed": ~mixed(trained_PN), "no_anchor": ~(anchor_PM > 0).any(-1)}
-        return {reason: reasons[reason] for reason in GATES[self.config.gate]}
+        asked = GATES[self.config.gate]
+        judged_PN = own_PN.masked_fill(~self._picks(score_PN)[0], torch.nan)
+        judged_PN = judged_PN[:, : self.config.group - ("no_anchor" in asked)]
+        reasons = {"not_mixed": ~mixed(judged_PN), "no_anchor": ~(anchor_PM > 0).any(-1)}
+        return {reason: reasons[reason] for reason in asked}
 
     def select(self, score_PN: Tensor) -> Tensor:
         return super().select(score_PN) & torch.cat(self._picks(score_PN), dim=-1)

@@ -11,7 +11,8 @@ from rlvr.keys import ConfigError
 from rlvr.records import Role
 from rlvr.schema.data import SourceConfig
 
-OPTIONS = ("operands", "digits", "operators", "seed")
+REQUIRED = ("operands", "digits", "operators", "seed")
+OPTIONS = (*REQUIRED, "worked")
 OPERATORS = ("+", "-", "*")
 
 Problem = tuple[tuple[int, ...], tuple[str, ...]]  # n operands and the n - 1 operators between them
@@ -25,11 +26,16 @@ def read(source: SourceConfig, name: str, role: Role, base: Path) -> list[Raw]:
     Raises:
         ConfigError: on a wrong option, or if there are fewer problems than the roles ask for.
     """
-    check_options(source, name, OPTIONS, required=OPTIONS)
+    check_options(source, name, OPTIONS, required=REQUIRED)
     operators = source.options["operators"]
     if not isinstance(operators, list) or not operators or not set(operators) <= set(OPERATORS):
         raise ConfigError(
             f"data.sources.{name}.options.operators={operators}: must be a list of {', '.join(OPERATORS)}"
+        )
+    worked = source.options.get("worked", False)
+    if not isinstance(worked, bool) or (worked and operators != ["+"]):
+        raise ConfigError(
+            f"data.sources.{name}.options.worked={worked}: true or false, and true for operators: ['+'] alone"
         )
     counts = {each: count(source, name, each) for each in DEAL}
     first = sum(counts[each] for each in DEAL[: DEAL.index(role)])
@@ -45,7 +51,8 @@ def read(source: SourceConfig, name: str, role: Role, base: Path) -> list[Raw]:
             f"data.sources.{name}: train + validation + test ask for {sum(counts.values())} rows, but only "
             f"{len(dealt)} different problems exist; lower the counts or raise options.digits or options.operands"
         )
-    return [Raw(number, text(problem), str(value(problem))) for number, problem in enumerate(dealt[first:])]
+    answer = working if worked else lambda problem: str(value(problem))
+    return [Raw(number, text(problem), answer(problem)) for number, problem in enumerate(dealt[first:])]
 
 
 def distinct(operands: int, digits: int, operators: tuple[str, ...], seed: int) -> Iterator[Problem]:
@@ -86,6 +93,16 @@ def canonical(problem: Problem) -> tuple[tuple[str, tuple[int, ...]], ...]:
 def value(problem: Problem) -> int:
     """What the problem comes to."""
     return sum(prod(factors) if sign == "+" else -prod(factors) for sign, factors in canonical(problem))
+
+
+def working(problem: Problem) -> str:
+    """A sum added up from the left, one line of working per operator: "47+41=88" for "12+35+41="."""
+    (total, *rest), _ = problem
+    lines = []
+    while rest:
+        total, rest = total + rest[0], rest[1:]
+        lines.append("+".join(map(str, (total, *rest))))
+    return "=".join(lines)
 
 
 def text(problem: Problem) -> str:

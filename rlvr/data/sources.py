@@ -133,8 +133,8 @@ def _row(raw: Raw, row_id: str, source: SourceConfig, name: str) -> Row:
     for column, value in own.items():
         if value is not None and not (isinstance(value, str) and value.strip()):
             raise ValueError(f"its {column} {value!r} is not a name")
-    if raw.verifier not in (None, source.verifier) and (".py:" in raw.verifier or raw.verifier.endswith(".py")):
-        raise ValueError("its verifier is code of a file, which only the config may name (data.sources.*.verifier)")
+    if raw.verifier not in (None, source.verifier) and (":" in raw.verifier or raw.verifier.endswith(".py")):
+        raise ValueError("its verifier is code, which only the config may name (data.sources.*.verifier)")
     return Row(
         id=row_id,
         source=raw.source or name,

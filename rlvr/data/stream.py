@@ -41,6 +41,10 @@ class PromptStream:
         self._mixes = [Mix(0, self._shares(weights), dict.fromkeys(prompts, 0))]
         self._order = lru_cache(maxsize=64 * len(prompts))(self._epoch_order)
 
+    def __len__(self) -> int:
+        """The number of different prompts."""
+        return sum(map(len, self._prompts.values()))
+
     def at(self, position: int) -> Prompt:
         """The prompt at `position`, counted from 0 over the whole run."""
         mix = next((mix for mix in reversed(self._mixes) if mix.start <= position), self._mixes[0])

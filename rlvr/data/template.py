@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlvr.data.sources import entry_of
 from rlvr.keys import ConfigError, nearest
 from rlvr.records import Prompt, Row
 from rlvr.schema.data import DataConfig
@@ -47,8 +48,10 @@ class Renderer:
         self.data = data_config
         self.kwargs = dict(model_config.chat_kwargs)
         self.chat = model_config.chat == "template" or (model_config.chat == "auto" and bool(tokenizer.chat_template))
-        if "{question}" not in data_config.template:
-            raise ConfigError(f"data.template={data_config.template!r} does not contain {{question}}")
+        told = {f"data.sources.{name}.template": source.template for name, source in data_config.sources.items()}
+        for key, template in {"data.template": data_config.template, **told}.items():
+            if template is not None and "{question}" not in template:
+                raise ConfigError(f"{key}={template!r} does not contain {{question}}")
         self._check_chat(model_config)
         bos = tokenizer.bos_token_id
         self._adds_bos = bos is not None and list(tokenizer("").input_ids[:1]) == [bos]
@@ -76,7 +79,7 @@ class Renderer:
                 )
 
     def render(self, row: Row) -> Prompt:
-        """One prompt, however long; the question stands in data.template, in the last user message.
+        """One prompt, however long; the question stands in its source's or data's template, in the last user message.
 
         Raises:
             ConfigError: if the row brings a system message and data.system adds another.
@@ -134,8 +137,10 @@ class Renderer:
 
     def _messages(self, row: Row) -> list[dict[str, str]]:
         *before, last = row.messages
+        source = self.data.sources.get(entry_of(row))
+        template = (source and source.template) or self.data.template
         # Not str.format: questions are full of braces.
-        asked = {**last, "content": self.data.template.replace("{question}", last["content"])}
+        asked = {**last, "content": template.replace("{question}", last["content"])}
         if self.data.system is None:
             return [*before, asked]
         if any(message["role"] == "system" for message in before):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from torch import Tensor
 from rlvr.algorithms.base import SCORED_BY, Algorithm, Event
 from rlvr.batch import Batch
 from rlvr.clock import Clock
+from rlvr.engine.export import card_files
 from rlvr.engine.learner import Learner
 from rlvr.engine.models import ValueModel
+from rlvr.engine.parts import SmallFile
 from rlvr.engine.reference import Reference
-from rlvr.engine.sampler import Decoding, Order, Sampler
+from rlvr.engine.sampler import Decoding, Order, Sampler, never
 from rlvr.engine.scorer import Scorer
 from rlvr.keys import ConfigError
 from rlvr.records import Completion, Source
@@ -46,7 +49,7 @@ class Engines:
         Raises:
             ConfigError: if a reference is to be reset or watched that nothing reads.
         """
-        self.config, self.world, self.clock = config, world, clock
+        self.config, self.world, self.clock, self.speaker = config, world, clock, speaker
         stages = staged(config)
         models = frozenset[str]().union(*(type(algorithm)(stage.algorithm).models for stage in stages))
         at = config.rollout.temperature
@@ -69,6 +72,8 @@ class Engines:
             raise ConfigError(f"{who}, but there is none: set algorithm.kl_coef > 0, or log.kl_every to watch it")
         self.reference = Reference(speaker.folder, config.model, config.hardware, world, at) if wanted else None
         self.policy_version = 0
+        self._pinned: int | None = None
+        self._sampler_lock = threading.RLock()
 
     # -- sampling ---------------------------------------------------------------------------
 
@@ -77,21 +82,37 @@ class Engines:
         """The sampler with the weights of `source`; frees its memory at the end where the hardware asks for that.
 
         Yields:
-            draw(orders, decoding, on_done) -> completions.
+            draw(orders, decoding, on_done, stop) -> completions, as `Sampler.generate`.
         """
-        version = self._version(source)
-        if self.sampler.version != version:
-            with self.clock("transfer"), torch.no_grad():
-                self.sampler.load(self._weights(source), version)
-        yield partial(self._draw, version)
-        self.sampler.sleep()
+        with self._sampler_lock:
+            version = self._version(source)
+            if self.sampler.version != version:
+                with self.clock("transfer"), torch.no_grad():
+                    self.sampler.load(self._weights(source), version)
+            else:
+                self.sampler.forget()  # a resumed run has no such cache, and what it saves changes the last bits
+            yield partial(self._draw, version)
+            self.sampler.sleep()
 
-    def _draw(self, version: str, orders: list[Order], decoding: Decoding, on_done: Any) -> list[Completion]:
-        return self.sampler.generate(orders, decoding, version, on_done)
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Inside, the policy that is sampled stays the one of now: a thread may draw from it while this one moves the
+        learner's weights."""
+        with self.sampling("policy"):
+            self._pinned = self.policy_version
+        try:
+            yield
+        finally:
+            self._pinned = None
+
+    def _draw(
+        self, version: str, orders: list[Order], decoding: Decoding, on_done: Any, stop: Callable[[], bool] = never
+    ) -> list[Completion]:
+        return self.sampler.generate(orders, decoding, version, on_done, stop)
 
     def _version(self, source: Source) -> str:
         if source == "policy":
-            return f"policy@{self.policy_version}"
+            return f"policy@{self.policy_version if self._pinned is None else self._pinned}"
         assert self.reference is not None
         return f"reference@{self.reference.version}"
 
@@ -145,23 +166,39 @@ class Engines:
 
     # -- state ------------------------------------------------------------------------------------
 
-    def save(self, folder: Path) -> None:
-        """Write all models' state; every rank calls it."""
-        for name, learner in self.learners.items():
-            learner.save(folder / name)
-        if self.reference and self.reference.version:
-            self.reference.save(folder / "reference")
+    def snapshot(self) -> list[Any]:
+        """All models' state, copied to host memory: what this rank has to `write(folder)`; every rank calls it."""
+        files: list[Any] = [file for name, learner in self.learners.items() for file in learner.snapshot(name)]
+        if self.reference:
+            files += self.reference.snapshot("reference")
+        return files
 
-    def load(self, folder: Path) -> None:
-        """The inverse of `save`; the sampler gets the restored weights before it next draws."""
-        self.restore(folder)
-        if self.reference and (folder / "reference").exists():
-            self.reference.load(folder / "reference")
+    @cached_property
+    def card(self) -> list[SmallFile]:
+        """What else belongs to the policy as a Hugging Face model, below the folder "model"; one rank writes it."""
+        return card_files(self.learners["policy"].model.hf, self.speaker.tokenizer, "model")
 
-    def restore(self, folder: Path) -> None:
+    def load(self, folder: Path, forgiven: Collection[str] = (), other_reference: bool = False) -> None:
+        """The inverse of `snapshot`, on any number of ranks; the sampler gets the weights before it next draws.
+
+        Args:
+            forgiven: of "optimizer" and "critic": what may be missing, and then begins anew.
+            other_reference: accept that the reference is another one than it was.
+
+        Raises:
+            ConfigError: if anything else is missing, damaged, or of another model.
+        """
+        self.restore(folder, forgiven)
+        saved = folder / "reference"
+        if self.reference and saved.exists():
+            self.reference.load(saved, other_reference)
+
+    def restore(self, folder: Path, forgiven: Collection[str] = ()) -> None:
         """Take weights and moments of what is trained from a checkpoint, and leave the reference where it is."""
         for name, learner in self.learners.items():
-            learner.load(folder / name)
+            if name in forgiven and not (folder / name).exists():
+                continue
+            learner.load(folder / name, forgiven)
         self.updated()
 
     # -- what went wrong --------------------------------------------------------------------------
@@ -173,9 +210,10 @@ class Engines:
         Each family is pushed with noise: one whose noise leaves the sampler's log-probs of a probe
         unchanged is one that the transfer loses.
         """
-        plain = self._probed(None)
-        families = sorted({_family(name) for name, _ in self.learners["policy"].weights()})
-        lost = [family for family in families if self._probed(family) == plain]
+        with self._sampler_lock:
+            plain = self._probed(None)
+            families = sorted({_family(name) for name, _ in self.learners["policy"].weights()})
+            lost = [family for family in families if self._probed(family) == plain]
         return (
             f"Tensors that do not reach the sampler: {', '.join(lost)}"
             if lost

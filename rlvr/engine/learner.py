@@ -3,25 +3,71 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import deepspeed
+import torch
 from deepspeed.runtime.zero import GatheredParameters
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
+from torch.optim import Optimizer
 from transformers.integrations import HfDeepSpeedConfig
 
 from rlvr.engine.models import Backbone, LanguageModel
+from rlvr.engine.partition import Partition, shape_of
+from rlvr.engine.parts import PartsFile, PartsFolder, file_name, is_whole
 from rlvr.engine.scorer import Scorer
 from rlvr.schema.hardware import HardwareConfig
 from rlvr.schema.model import ModelConfig
 from rlvr.schema.train import OptimConfig
 from rlvr.world import World
 
+WEIGHTS, OPTIMIZER = "weights", "optimizer"  # kinds of files of a learner
+
 # At its first start on a CPU DeepSpeed would compile a shared-memory all-reduce: a compiler and half a minute.
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+class Gate:
+    """Stands before an optimizer and may keep it from moving anything, on all ranks or none.
+
+    AdamW passes over a parameter without a gradient, its moments and decay included.  DeepSpeed knows the gradient's
+    norm before it steps the optimizer that it was given: so hiding the gradients from that one is all it takes.
+    """
+
+    def __init__(self, optimizer: Optimizer, norm: Callable[[], float]) -> None:
+        """`norm` is the gradient's over all ranks by the time that the optimizer steps; not finite if it is invalid."""
+        self._norm = norm
+        self._admits: Callable[[float], bool] | None = None
+        self._decided: tuple[float, bool] | None = None
+        self._hidden: list[tuple[nn.Parameter, Tensor | None]] = []
+        optimizer.register_step_pre_hook(self._before)
+        optimizer.register_step_post_hook(self._after)
+
+    def close(self, admits: Callable[[float], bool]) -> None:
+        """Ask `admits` of the norm when the optimizer comes to step."""
+        self._admits, self._decided = admits, None
+
+    def decision(self) -> tuple[float, bool]:
+        """The norm, and whether the step is let through; asked once, though ZeRO may step in parts, or not at all."""
+        assert self._admits is not None
+        if self._decided is None:
+            norm = self._norm()
+            self._decided = norm, self._admits(norm)
+        return self._decided
+
+    def _before(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
+        if self._admits and not self.decision()[1]:
+            self._hidden = [(p, p.grad) for group in optimizer.param_groups for p in group["params"]]
+            for parameter, _ in self._hidden:
+                parameter.grad = None
+
+    def _after(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
+        for parameter, gradient in self._hidden:  # buffers that ZeRO's offload uses again
+            parameter.grad = gradient
+        self._hidden = []
 
 
 class Learner(Scorer):
@@ -41,8 +87,11 @@ class Learner(Scorer):
         self.model = load_sharded(kind, folder, model, hardware, settings)
         groups = _decay_groups(self.model, optim)
         self.engine, *_ = deepspeed.initialize(model=self.model, model_parameters=groups, config=settings)
+        self._partition = Partition(self.engine, self.model, hardware.zero, world)
         self._norm_is_ours = hardware.zero == 0 and hardware.dtype == "fp32"  # DeepSpeed reports none there
-        super().__init__(self.engine, world, hardware.tokens_per_micro_batch, temperature)
+        self._own_norm = 0.0
+        self._gate = Gate(self.engine.basic_optimizer, self._norm)
+        super().__init__(self.engine, world, hardware, temperature)
 
     def backward(self, loss: Tensor, last: bool) -> None:
         """Add a micro-batch's gradient; `last` closes the update, which lets ZeRO reduce once where it can.
@@ -52,21 +101,29 @@ class Learner(Scorer):
         self.engine.set_gradient_accumulation_boundary(last)
         self.engine.backward(loss * self.world.size)
 
-    def update(self, lr: float) -> float:
-        """Step the optimizer; returns the global gradient norm before clipping.
+    def update(self, lr: float, admits: Callable[[float], bool] = math.isfinite) -> float:
+        """Step the optimizer, if the gradient is admitted; weights and moments stay bit for bit as they are if not.
 
-        Raises:
-            FloatingPointError: if that norm is not finite; the weights are then not to be used.
+        Args:
+            lr: the learning rate.
+            admits: told the gradient's norm before clipping, infinite where the gradient is not finite; called once,
+                and to answer the same on all ranks.  It cannot admit what is not finite.
+
+        Returns:
+            That norm.
         """
         for group in self.engine.optimizer.param_groups:
             group["lr"] = lr
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None] if self._norm_is_ours else []
-        own = get_total_norm(gradients)
+        if self._norm_is_ours:  # now, for DeepSpeed clips before it steps
+            self._own_norm = float(get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None]))
+        self._gate.close(lambda norm: admits(norm) and math.isfinite(norm))
         self.engine.step()
-        norm = float(own if self._norm_is_ours else self.engine.get_global_grad_norm())
-        if not math.isfinite(norm):
-            raise FloatingPointError(f"the gradient norm is {norm}")
-        return norm
+        return self._gate.decision()[0]
+
+    def _norm(self) -> float:
+        """The gradient's norm over all ranks; DeepSpeed marks an invalid one by -1 or by inf."""
+        norm = self._own_norm if self._norm_is_ours else float(self.engine.optimizer._global_grad_norm)
+        return norm if math.isfinite(norm) and norm >= 0 else math.inf
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """(name in Hugging Face's model, whole tensor) one by one; under ZeRO-3 every rank must walk along."""
@@ -79,19 +136,40 @@ class Learner(Scorer):
                 if isinstance(value, Tensor):
                     value.zero_()
 
-    def save(self, folder: Path) -> None:
-        """Weights and optimizer state, as DeepSpeed writes them: each rank its shard."""
-        self.engine.save_checkpoint(str(folder), tag="state")
+    def snapshot(self, name: str) -> list[PartsFile]:
+        """This rank's share of weights and moments, copied to host memory: files below the folder `name`."""
+        owned = self._partition.owned()
+        if not self.engine.zero_optimization():  # every rank has all: share out the writing
+            owned = owned[self.world.rank :: self.world.size]
+        held = {WEIGHTS: self._partition.weights(owned), OPTIMIZER: self._partition.moments(owned)}
+        told = {"updates": str(self._partition.updates())}
+        return [
+            PartsFile(f"{name}/{file_name(kind, self.world)}", tuple(part.copied() for part in parts), told)
+            for kind, parts in held.items()
+        ]
 
-    def load(self, folder: Path) -> None:
-        """The inverse of `save`, on the same number of ranks.
+    @torch.no_grad()
+    def load(self, folder: Path, forgiven: Collection[str] = ()) -> None:
+        """Take the state that any number of ranks has written under any ZeRO stage; every rank calls it.
+
+        Args:
+            folder: as `snapshot` names it.
+            forgiven: with "optimizer" in it, moments that are not there begin at zero.
 
         Raises:
-            RuntimeError: if a part is missing.
+            ConfigError: if something is missing, damaged, or of another model.
         """
-        path, _ = self.engine.load_checkpoint(str(folder), tag="state")
-        if path is None:
-            raise RuntimeError(f"{folder}: the learner's state is missing or incomplete")
+        owned = self._partition.owned()
+        with PartsFolder(folder, WEIGHTS) as stored:
+            stored.check_names({name: shape_of(p) for name, p in self._partition.named()})
+            stored.fill(self._partition.weights(owned))
+        self._partition.spread()
+        if OPTIMIZER in forgiven and not is_whole(folder, OPTIMIZER):
+            self.reset_optimizer()
+            return
+        with PartsFolder(folder, OPTIMIZER) as stored:
+            stored.fill(self._partition.moments(owned))
+            self._partition.set_updates(owned, int(stored.told["updates"]))
 
 
 def load_sharded(
@@ -131,7 +209,7 @@ def deepspeed_settings(hardware: HardwareConfig, optim: OptimConfig | None) -> d
         settings["optimizer"] = {
             "type": "AdamW",
             "params": {
-                "lr": optim.lr,
+                "lr": 0.0,  # given at every update; DeepSpeed takes a step as it starts, which must not decay weights
                 "betas": [optim.beta1, optim.beta2],
                 "eps": optim.eps,
                 "weight_decay": optim.weight_decay,
@@ -146,7 +224,6 @@ def _decay_groups(module: nn.Module, optim: OptimConfig) -> list[dict[str, Any]]
     decayed: list[nn.Parameter] = []
     spared: list[nn.Parameter] = []
     for parameter in module.parameters():
-        shape = getattr(parameter, "ds_shape", parameter.shape)  # ZeRO-3 flattens, and keeps the shape here
-        (decayed if len(shape) > 1 else spared).append(parameter)
+        (decayed if len(shape_of(parameter)) > 1 else spared).append(parameter)
     groups = [{"params": decayed, "weight_decay": optim.weight_decay}, {"params": spared, "weight_decay": 0.0}]
     return [g for g in groups if g["params"]]

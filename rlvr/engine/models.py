@@ -15,7 +15,7 @@ from transformers.utils import logging as transformers_logging
 
 from rlvr.engine.head import ChunkedHead
 from rlvr.engine.packing import Packed
-from rlvr.engine.tiny import Example, cache_folder, character_tokenizer, tiny_model
+from rlvr.engine.tiny import Example, cache_folder, character_tokenizer, keep, tiny_model
 from rlvr.keys import ConfigError
 from rlvr.schema.hardware import HardwareConfig
 from rlvr.schema.model import ModelConfig, TinyConfig
@@ -38,6 +38,11 @@ def load_tokenizer(config: ModelConfig) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=config.trust_remote_code)
     except (OSError, ValueError) as error:
+        if not config.trust_remote_code and "trust_remote_code" in str(error):
+            raise ConfigError(
+                f"model.path={config.path} brings Python code of its own, which is not run unless you have read it and "
+                "set model.trust_remote_code=true"
+            ) from None
         raise ConfigError(f"model.path={config.path}: no tokenizer could be loaded ({_first_line(error)})") from error
 
 
@@ -54,12 +59,12 @@ def model_folder(config: ModelConfig, examples: Sequence[Example], on_progress: 
     return str(smollm2()) if config.kind == "smollm2" else _path(config)
 
 
-def end_tokens(folder: str) -> list[int]:
+def end_tokens(folder: str, trust_remote_code: bool = False) -> list[int]:
     """The end tokens that the model's generation config names, which may be more than the tokenizer's one."""
     try:
         named = GenerationConfig.from_pretrained(folder).eos_token_id
     except OSError:  # many models have no generation config
-        named = AutoConfig.from_pretrained(folder).eos_token_id
+        named = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code).eos_token_id
     return [named] if isinstance(named, int) else list(named or [])
 
 
@@ -80,14 +85,9 @@ def smollm2() -> Path:
     weights = next(Path(str(f.locate())) for f in files if f.suffix == ".gguf")
     where = dict(pretrained_model_name_or_path=str(weights.parent), gguf_file=weights.name)
     model: Any = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
-    model.config.architectures = ["LlamaForCausalLM"]
     del model.config.quantization_config
     model.hf_quantizer = None
-    work = target.with_suffix(".making")
-    model.save_pretrained(work)
-    AutoTokenizer.from_pretrained(**where).save_pretrained(work)
-    work.rename(target)
-    return target
+    return keep(target, model, AutoTokenizer.from_pretrained(**where))
 
 
 def _path(config: ModelConfig) -> str:
@@ -120,6 +120,7 @@ class Backbone(nn.Module):
         self._refuse_unsupported(folder)
         _drop_nothing(self.hf)
         if hardware.gradient_checkpointing:
+            self.hf.train()  # it is loaded for evaluation, in which layers ignore the next line; there is no dropout
             self.hf.gradient_checkpointing_enable({"use_reentrant": False})
 
     def hidden(self, packed: Packed) -> Tensor:

@@ -17,10 +17,14 @@ from rlvr.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """The sequences of a micro-batch laid end to end, without padding.
+    """The sequences of a micro-batch laid end to end, without padding and with a shared prompt only once.
 
     Example: prompts [5, 6] and [5], completions [7] and [8, 9] pack to ids [5 6 7 5 8 9] with positions
-    [0 1 2 0 1 2]; tokens 1, 3 and 4 predict the targets 7, 8 and 9.
+    [0 1 2 0 1 2]; tokens 1, 3 and 4 predict the targets 7, 8 and 9.  Were both prompts [5, 6], ids would be
+    [5 6 7 8 9] with positions [0 1 2 2 3], and tokens 1, 1 and 3 would predict the targets.
+
+    What a token of a prompt computes depends on the prompt alone, so that one copy serves all rows: each row's
+    attention finds it through `pad_nL`, and its gradient is the sum over the rows.
     """
 
     ids_N: Tensor  # int64
@@ -34,30 +38,34 @@ class Packed:
     shape: tuple[int, int]  # (B, T)
 
     @classmethod
-    def of(cls, batch: Batch, device: torch.device) -> Packed:
-        """Pack all rows of `batch`; index arithmetic only, O(B*S)."""
+    def of(cls, batch: Batch, device: torch.device, share: bool = False) -> Packed:
+        """Pack all rows of `batch`; index arithmetic only, O(B*S).
+
+        Args:
+            share: lay the prompt of neighbours that have the same one only once.
+        """
         length_B = batch.prompt_length_B + batch.length_B
         count, width = batch.tokens_BS.shape
         column_S = torch.arange(width)
         real_BS = column_S[None] < length_B[:, None]
-        rows_N, position_N = real_BS.nonzero(as_tuple=True)
-        start_B = length_B.cumsum(0) - length_B
+        owner_B = _owners(batch) if share else torch.arange(count)
+        copied_B = owner_B != torch.arange(count)
+        own_BS = real_BS & ~(copied_B[:, None] & (column_S[None] < batch.prompt_length_B[:, None]))
+        rows_N, position_N = own_BS.nonzero(as_tuple=True)
+        index_BS = own_BS.flatten().cumsum(0).view(count, width) - 1
+        index_BS = torch.where(own_BS, index_BS, index_BS[owner_B])
         longest = int(length_B.max())
-        pad_nL = torch.where(real_BS, start_B[:, None] + column_S[None], 0)[:, :longest]
-        predicts_N = (position_N >= batch.prompt_length_B[rows_N] - 1) & (position_N < length_B[rows_N] - 1)
-        predict_M = predicts_N.nonzero()[:, 0]
-        ids_N = batch.tokens_BS[real_BS]
-        width_T = batch.mask_BT.shape[1]
-        column_M = position_N[predict_M] - batch.prompt_length_B[rows_N[predict_M]] + 1
+        last_B1, width_T = batch.prompt_length_B[:, None] - 1, batch.mask_BT.shape[1]
+        rows_M, column_M = ((column_S >= last_B1) & (column_S < length_B[:, None] - 1)).nonzero(as_tuple=True)
         made = cls(
-            ids_N=ids_N,
+            ids_N=batch.tokens_BS[own_BS],
             position_N=position_N,
             length_n=length_B,
-            pad_nL=pad_nL,
+            pad_nL=torch.where(real_BS, index_BS, 0)[:, :longest],
             unpad_N=rows_N * longest + position_N,
-            predict_M=predict_M,
-            target_M=ids_N[predict_M + 1],
-            place_M=rows_N[predict_M] * width_T + column_M,
+            predict_M=index_BS[rows_M, column_M],
+            target_M=batch.tokens_BS[rows_M, column_M + 1],
+            place_M=rows_M * width_T + column_M - last_B1[rows_M, 0],
             shape=(count, width_T),
         )
         return made.to(device)
@@ -75,7 +83,16 @@ class Packed:
         return x_M.new_zeros(rows * columns).index_put((self.place_M,), x_M).view(rows, columns)
 
 
-def micro_batch_rows(batch: Batch, unit: int, most_tokens: int, world: World) -> list[Tensor]:
+def _owners(batch: Batch) -> Tensor:
+    """(B,) for each row the first of the neighbours before it that have the same prompt, or itself."""
+    row_B, column_S = torch.arange(len(batch)), torch.arange(batch.tokens_BS.shape[1])
+    inside_BS = column_S[None] < batch.prompt_length_B[:, None]
+    equal_BS = ~inside_BS | (batch.tokens_BS == batch.tokens_BS.roll(1, 0))
+    same_B = equal_BS.all(1) & (batch.prompt_length_B == batch.prompt_length_B.roll(1)) & (row_B > 0)
+    return torch.where(same_B, 0, row_B).cummax(0).values
+
+
+def micro_batch_rows(batch: Batch, unit: int, most_tokens: int, world: World, share: bool = False) -> list[Tensor]:
     """Cut one update's share of this rank into micro-batches of similar lengths and near-equal token counts.
 
     Neighbours are sorted by length, so that little attention is spent on padding.  Every rank gets
@@ -86,16 +103,21 @@ def micro_batch_rows(batch: Batch, unit: int, most_tokens: int, world: World) ->
         batch: on the host.
         unit: neighbouring rows that stay together.
         most_tokens: limit of a piece's tokens on this rank.
+        share: rows of a group stay neighbours, and their prompt counts once in each piece.
 
     Returns:
         int64 row numbers of each piece; all rows exactly once.
     """
+    group = batch.group if share else unit
     length_U = (batch.prompt_length_B + batch.length_B).view(-1, unit).sum(-1)
-    order_U = length_U.argsort(stable=True)
-    lengths = length_U[order_U].tolist()
-    wanted = world.max(len(_runs(lengths, most_tokens)))
+    longest_P = length_U.view(-1, group // unit).amax(-1)
+    order_U = torch.arange(len(length_U)).view(-1, group // unit)[longest_P.argsort(stable=True)].flatten()
     rows = torch.arange(len(batch)).view(-1, unit)[order_U]
-    cut = [rows[start:stop].flatten() for start, stop in _even_runs(lengths, wanted, most_tokens)]
+    prompt_U = batch.prompt_length_B[rows[:, 0]] if share else 0 * length_U
+    shared = [(r // group, p) for r, p in zip(rows[:, 0].tolist(), prompt_U.tolist(), strict=True)]
+    costs = _Costs((length_U[order_U] - unit * prompt_U).tolist(), shared)
+    wanted = world.max(len(costs.runs(most_tokens)))
+    cut = [rows[start:stop].flatten() for start, stop in costs.even_runs(wanted, most_tokens)]
     return cut + [rows.new_empty(0)] * (wanted - len(cut))
 
 
@@ -112,24 +134,31 @@ def piece(batch: Batch, rows: Tensor, unit: int = 1) -> Batch:
     return row.having(**zeroed)
 
 
-def _runs(lengths: list[int], most: int) -> list[tuple[int, int]]:
-    """Contiguous runs whose lengths add up to at most `most`; a longer one stands alone."""
-    runs, start, total = [], 0, 0
-    for i, length in enumerate(lengths):
-        if i > start and total + length > most:
-            runs.append((start, i))
-            start, total = i, 0
-        total += length
-    return [*runs, (start, len(lengths))]
+@dataclass(frozen=True)
+class _Costs:
+    """Tokens of units in order: those of their own, and those of the prompt of their group, paid once per run."""
 
+    own: list[int]
+    shared: list[tuple[int, int]]  # (group, tokens)
 
-def _even_runs(lengths: list[int], count: int, most: int) -> list[tuple[int, int]]:
-    """At most `count` runs, the fullest as empty as possible (bisection on its total)."""
-    low, high = sum(lengths) // count, most
-    while low < high:
-        middle = (low + high) // 2
-        if len(_runs(lengths, middle)) <= count:
-            high = middle
-        else:
-            low = middle + 1
-    return _runs(lengths, high)
+    def runs(self, most: int) -> list[tuple[int, int]]:
+        """Contiguous runs that cost at most `most`; a unit that costs more stands alone."""
+        runs, start, total, paid = [], 0, 0, -1
+        for i, (own, (group, prompt)) in enumerate(zip(self.own, self.shared, strict=True)):
+            cost = own + (prompt if group != paid else 0)
+            if i > start and total + cost > most:
+                runs.append((start, i))
+                start, total, cost = i, 0, own + prompt
+            total, paid = total + cost, group
+        return [*runs, (start, len(self.own))]
+
+    def even_runs(self, count: int, most: int) -> list[tuple[int, int]]:
+        """At most `count` runs, the fullest as empty as possible (bisection on its total)."""
+        low, high = sum(self.own) // count, most
+        while low < high:
+            middle = (low + high) // 2
+            if len(self.runs(middle)) <= count:
+                high = middle
+            else:
+                low = middle + 1
+        return self.runs(high)

@@ -6,6 +6,7 @@ log-probs are those of the distribution that was sampled from (temperature inclu
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import warnings
@@ -19,6 +20,13 @@ from rlvr.records import Completion, Prompt, Source
 from rlvr.schema.hardware import HardwareConfig
 from rlvr.schema.model import ModelConfig
 from rlvr.world import World
+
+STOP_EVERY = 16  # engine steps between two looks at whether to stop; ranks of one engine look together
+
+
+def never() -> bool:
+    """Do not stop."""
+    return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +93,19 @@ class Sampler:
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         self.llm.apply_model(_refresh_head)
         self._wake("kv_cache")
+        self.forget()
+        self.version = version
+
+    def forget(self) -> None:
+        """Drop every cached prefix.
+
+        Raises:
+            RuntimeError: if the engine did not.
+        """
         if self.llm.reset_prefix_cache() is False:
             raise RuntimeError(
                 "vLLM did not reset its prefix cache: old keys and values would be reused with new weights"
             )
-        self.version = version
 
     def sleep(self) -> None:
         """Free the engine's memory; its weights are gone until the next `load`."""
@@ -115,6 +131,7 @@ class Sampler:
         decoding: Decoding,
         version: str,
         on_done: Callable[[int, Completion], None] = lambda index, completion: None,
+        stop: Callable[[], bool] = never,
     ) -> list[Completion]:
         """Draw one completion per order.
 
@@ -123,6 +140,7 @@ class Sampler:
             decoding: how to draw.
             version: the weights that the caller means.
             on_done: told (index, completion) as soon as it is complete, while others are still being drawn.
+            stop: asked now and then; once it is true, the completions that are not complete are left out.
 
         Raises:
             StaleWeights: if the engine holds other weights.
@@ -134,11 +152,11 @@ class Sampler:
         mine = range(first, first + len(orders))
         done: dict[int, Completion] = {}
         requests = [order for part in everyone for order in part]
-        for index, completion in self._run(requests, decoding):
+        for index, completion in self._run(requests, decoding, stop):
             if index in mine:
                 done[index - first] = completion
                 on_done(index - first, completion)
-        return [done[i] for i in range(len(orders))]
+        return [done[i] for i in sorted(done)]
 
     def logprobs(self, tokens: Sequence[int]) -> list[float]:
         """Log-probs of all but the first of `tokens` under the engine's weights at temperature 1; a probe."""
@@ -149,7 +167,9 @@ class Sampler:
         told = out.prompt_logprobs or []
         return [entry[token].logprob for token, entry in zip(tokens[1:], told[1:], strict=True) if entry is not None]
 
-    def _run(self, orders: Sequence[Order], decoding: Decoding) -> Iterator[tuple[int, Completion]]:
+    def _run(
+        self, orders: Sequence[Order], decoding: Decoding, stop: Callable[[], bool]
+    ) -> Iterator[tuple[int, Completion]]:
         from vllm import SamplingParams, TokensPrompt
         from vllm.sampling_params import RequestOutputKind
 
@@ -172,10 +192,15 @@ class Sampler:
             )
             engine.add_request(str(base + offset), TokensPrompt(prompt_token_ids=list(order.prompt.tokens)), settings)
         self._sent += len(orders)
-        while engine.has_unfinished_requests():
+        for step in itertools.count(1):
+            if not engine.has_unfinished_requests():
+                return
             for out in engine.step():
                 if out.finished:
                     yield int(out.request_id) - base, self._completion(out.outputs[0], decoding)
+            if step % STOP_EVERY == 0 and any(self.world.subgroup_gather(stop(), self.parallel)):
+                break
+        engine.abort_request([str(number) for number in range(base, self._sent)])
 
     def _completion(self, out: Any, decoding: Decoding) -> Completion:
         tokens = tuple(out.token_ids)
@@ -202,7 +227,9 @@ def _start(folder: str, model: ModelConfig, hardware: HardwareConfig, world: Wor
         extra = "cpu" if on_cpu else "gpu"
         raise RuntimeError(f"vLLM is not installed: pip install 'rlvr[{extra}]' ({error})") from error
 
-    memory: dict[str, Any] = {} if on_cpu else {"gpu_memory_utilization": hardware.sampler_memory}
+    memory: dict[str, Any] = {"gpu_memory_utilization": hardware.sampler_memory}
+    if on_cpu:  # a prompt that is read in pieces turns its seeded generator back, which generators of a CPU cannot
+        memory = {"enable_chunked_prefill": False}
     return LLM(
         model=folder,
         skip_tokenizer_init=True,

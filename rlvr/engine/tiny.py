@@ -11,15 +11,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from rlvr.engine.export import write_here
 from rlvr.schema.model import TinyConfig
 
-FORMAT = 1  # raise it when the same config and examples would make another model
+FORMAT = 2  # raise it when the same config and examples would make another folder
 
 IGNORED = -100  # label of positions without a loss
 AVERAGING = 0.1  # weight of the newest batch in the running accuracy of the warm start
@@ -59,13 +61,17 @@ def tiny_model(config: TinyConfig, examples: Sequence[Example], on_progress: Cal
     with _one_thread():
         model = _fresh(config)
         _warm_up(model, config, examples, on_progress)
+    return keep(target, model, character_tokenizer())
+
+
+def keep(target: Path, model: Any, tokenizer: Any) -> Path:
+    """Write a model that was made here into the cache, whole or not at all, whoever makes the same at the same time."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=target.parent, prefix=".tiny-"))
-    model.save_pretrained(work)
-    character_tokenizer().save_pretrained(work)
+    work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+    write_here(model, tokenizer, work)
     try:
         work.rename(target)
-    except OSError:  # another process made the same model at the same time
+    except OSError:  # another process was faster
         shutil.rmtree(work)
     return target
 

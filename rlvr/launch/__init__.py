@@ -3,13 +3,16 @@
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+from rlvr import leave
+from rlvr.keys import ConfigError
 from rlvr.launch import local, slurm
+from rlvr.schema.eval import EvalConfig
 from rlvr.schema.hardware import HardwareConfig
 from rlvr.schema.train import TrainConfig
 
-MEET = 600.0  # seconds; ranks compose the configuration and may load shared libraries from a slow disk
 VISIBLE = 60.0  # seconds until a shared file system shows what another host has written
 
 
@@ -30,7 +33,7 @@ def is_leader() -> bool:
     return int(os.environ.get("RANK") or (os.environ["SLURM_PROCID"] if slurm.is_rank(os.environ) else 0)) == 0
 
 
-def start(config: TrainConfig, run_dir: Path) -> int:
+def start(config: TrainConfig | EvalConfig, run_dir: Path) -> int:
     """Run the ranks to their end; the leader has written `run_dir/config.yaml` before.
 
     Args:
@@ -41,16 +44,46 @@ def start(config: TrainConfig, run_dir: Path) -> int:
         The exit code: 0, 2 for a mistake in the configuration, or that of the rank that failed first.
 
     Raises:
-        ConfigError: if there are fewer GPUs than ranks.
+        ConfigError: if there are fewer GPUs than ranks, or not the nodes that `hardware.nodes` asks for.
         RuntimeError: inside, if the leader does not show up.
     """
-    run_dir = run_dir.resolve()
+    run_dir, hardware = run_dir.resolve(), config.hardware
+    hours = config.run.max_hours if isinstance(config, TrainConfig) else None
+    end = job_end(hours, os.environ, time.time()) if is_leader() else {}  # one question per job
     if inside():
-        return _join(config.hardware, run_dir)
-    hardware = config.hardware
+        _check_nodes(hardware)
+        os.environ.update(end)
+        return _join(hardware, run_dir)
+    if hardware.nodes > 1:
+        raise ConfigError(
+            f"hardware.nodes={hardware.nodes}: this starts ranks on one machine; use rlvr submit, or srun or torchrun "
+            "on each of them"
+        )
     local.require_devices(hardware.device, hardware.ranks)
     command = [sys.executable, "-m", "rlvr.worker", str(run_dir)]
-    return local.run(command, hardware.ranks, environment(hardware, _cores() // hardware.ranks))
+    return local.run(command, hardware.ranks, environment(hardware, _cores() // hardware.ranks) | end)
+
+
+def job_end(max_hours: float | None, env: Mapping[str, str], now: float) -> dict[str, str]:
+    """The variable that tells the ranks when to be done, if there is such a time: the earliest of SLURM's limit, of
+    `run.max_hours`, and of what somebody else has set."""
+    ends = [leave.job_end(env), None if max_hours is None else now + 3600 * max_hours]
+    try:
+        ends.append(slurm.job_end(env, now))
+    except RuntimeError as error:
+        print(f"SLURM does not say when the job ends, so that only a signal can end it: {error}", file=sys.stderr)
+    known = [end for end in ends if end is not None]
+    return {leave.JOB_END: str(min(known))} if known else {}
+
+
+def _check_nodes(hardware: HardwareConfig) -> None:
+    """With one node, the launcher decides on the number of ranks."""
+    asked, there = hardware.nodes * hardware.ranks, world_size(hardware.ranks)
+    if hardware.nodes > 1 and asked != there:
+        raise ConfigError(
+            f"hardware.nodes={hardware.nodes} x hardware.ranks={hardware.ranks} are {asked} ranks, the launcher "
+            f"started {there}"
+        )
 
 
 def environment(hardware: HardwareConfig, cores: int) -> dict[str, str]:
@@ -65,7 +98,12 @@ def environment(hardware: HardwareConfig, cores: int) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # warnings of C++ code would tear the live display
     }
-    return env | ({"DS_ACCELERATOR": "cpu"} if hardware.device == "cpu" else {})
+    if hardware.device == "cpu":
+        env |= {
+            "DS_ACCELERATOR": "cpu",
+            "TORCH_COMPILE_DISABLE": "1",  # vLLM would compile the ranks of log-probs, for seconds in every process
+        }
+    return env
 
 
 def _join(hardware: HardwareConfig, run_dir: Path) -> int:
@@ -77,13 +115,14 @@ def _join(hardware: HardwareConfig, run_dir: Path) -> int:
     if by_slurm:  # it may have bound each task to cores of its own
         cores = int(os.environ.get("SLURM_CPUS_PER_TASK", cores))
     os.environ.update(environment(hardware, cores))
-    from rlvr import worker, world  # only now: torch reads the environment when it is imported
+    from rlvr import rendezvous, worker  # only now: torch reads the environment when it is imported
 
-    store = world.meet(ready=is_leader(), timeout=MEET)  # a re-queued run has a config.yaml of its last start
+    try:
+        store = rendezvous.join(hardware.join_timeout)  # the leader comes when it has written config.yaml
+    except rendezvous.RendezvousError as error:
+        return worker.report(str(error), worker.MISTAKE)
     _await(run_dir / "config.yaml")
-    code = worker.main(run_dir)
-    del store  # the leader's is the server of all ranks
-    return code
+    return worker.main(run_dir, store)
 
 
 def _cores() -> int:

@@ -5,6 +5,8 @@ import socket
 import subprocess
 from collections.abc import Callable, Mapping
 
+LOOPBACK = "127.0.0.1"
+PATIENCE = 60.0  # seconds until the controller counts as out of reach
 SPECIAL_STEPS = 0xFFFFFFF0  # batch scripts, interactive shells and the like have step numbers from here on
 
 
@@ -38,12 +40,13 @@ def variables(env: Mapping[str, str], address: Callable[[str], str] | None = Non
         address: turns a SLURM list of nodes into the address of the first; asks SLURM by default.
     """
     nodes = env.get("SLURM_STEP_NODELIST") or env["SLURM_JOB_NODELIST"]
+    here = LOOPBACK if _tasks_here(env) == tasks(env) else None
     return {
         "RANK": env["SLURM_PROCID"],
         "WORLD_SIZE": str(tasks(env)),
         "LOCAL_RANK": env["SLURM_LOCALID"],
         "LOCAL_WORLD_SIZE": str(_tasks_here(env)),
-        "MASTER_ADDR": env.get("MASTER_ADDR") or (address or first_address)(nodes),
+        "MASTER_ADDR": env.get("MASTER_ADDR") or here or (address or first_address)(nodes),
         "MASTER_PORT": env.get("MASTER_PORT") or str(_port(int(env["SLURM_JOB_ID"]), int(env["SLURM_STEP_ID"]))),
     }
 
@@ -67,11 +70,43 @@ def first_address(nodes: str) -> str:
     return name
 
 
+def job_end(env: Mapping[str, str], now: float) -> float | None:
+    """When the job's time limit is reached, in seconds since the epoch; None outside of a job, or without a limit.
+
+    Raises:
+        RuntimeError: if SLURM does not answer.
+    """
+    if told := env.get("SLURM_JOB_END_TIME"):  # set by new versions
+        return float(told)
+    if "SLURM_JOB_ID" not in env:
+        return None
+    left = seconds(_answer("squeue", "--noheader", f"--jobs={env['SLURM_JOB_ID']}", "--format=%L").strip())
+    return None if left is None else now + left
+
+
+def seconds(duration: str) -> float | None:
+    """SLURM's way to write a duration, `[days-][[hours:]minutes:]seconds`; None for a word, such as UNLIMITED."""
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", duration)
+    if not found:
+        return None
+    days, hours, minutes, rest = (int(part or 0) for part in found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + rest)
+
+
 def _ask(*question: str) -> str:
-    command = ["scontrol", *question]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        return _answer("scontrol", *question)
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}; set MASTER_ADDR yourself") from None
+
+
+def _answer(*command: str) -> str:
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(f"{' '.join(command)}: {error}") from None
     if answer.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {answer.stderr.strip()}; set MASTER_ADDR yourself")
+        raise RuntimeError(f"{' '.join(command)}: {answer.stderr.strip()}")
     return answer.stdout
 
 

@@ -101,8 +101,10 @@ def clipped_value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip
 
 def value_clip_events(values: Tensor, old_values: Tensor, returns: Tensor, clip: float) -> Tensor:
     """Bool: where `clipped_value_loss` is flat because the clipped term is the larger one."""
-    near = old_values + (values - old_values).clamp(-clip, clip)
-    return (near - returns) ** 2 > (values - returns) ** 2
+    moved = values - old_values
+    near = old_values + moved.clamp(-clip, clip)
+    # inside the range `near` is the value itself but for rounding, which must not count
+    return (moved.abs() > clip) & ((near - returns) ** 2 > (values - returns) ** 2)
 
 
 def rebel_loss(log_ratio_B: Tensor, reward_B: Tensor, eta: float) -> Tensor:

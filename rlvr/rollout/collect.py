@@ -16,6 +16,7 @@ import torch
 
 from rlvr.algorithms.base import Algorithm
 from rlvr.batch import Batch
+from rlvr.data.retire import Retirement
 from rlvr.data.stream import PromptStream
 from rlvr.engine.sampler import Order
 from rlvr.records import Completion, Prompt, Verdict
@@ -45,6 +46,13 @@ class Group:
         """One per completion; NaN where the verifier could not judge."""
         return [math.nan if v.score is None else v.score for v in self.verdicts]
 
+    @property
+    def all_right(self) -> bool:
+        """Whether every response of the policy that could be judged has the full score."""
+        judged = [v.score for c, v in zip(self.completions, self.verdicts, strict=True) if c.source == "policy"]
+        scores = [score for score in judged if score is not None]
+        return bool(scores) and min(scores) >= 1
+
 
 @dataclass(frozen=True)
 class Collected:
@@ -52,9 +60,12 @@ class Collected:
 
     batch: Batch
     cursor: int  # stream position after this step
-    tally: Tally  # over all that was sampled
+    tally: Tally  # over all that was sampled, by all ranks
     rows: list[dict[str, Any]]  # all that was sampled, for the record
     prompts: list[dict[str, Any]]  # one row per prompt that was tried: how often it was solved, and why it was rejected
+    retired: int  # prompts that the next step leaves out because they are solved every time
+    solved: list[tuple[int, str, bool]] = field(default_factory=list)  # what `Retirement.learn` wants to know
+    staleness: int = 0  # steps that the policy has learned from since it drew these
 
 
 class Collector:
@@ -71,31 +82,43 @@ class Collector:
     ) -> None:
         self.algorithm, self.drawer, self.reference, self.stream = algorithm, drawer, reference, stream
         self.config, self.world = config, world
+        self.retirement = Retirement(config.data.retire)
 
-    def collect(self, cursor: int) -> Collected:
-        """Fill every slot, in at most `rollout.max_rounds` rounds.
+    def collect(self, cursor: int, step: int) -> Collected:
+        """The rollouts of a step, from the policy of now; arguments and errors as in `roll_out`."""
+        return self.noted(self.roll_out(cursor, step), step)
+
+    def noted(self, collected: Collected, step: int) -> Collected:
+        """Take note, for the steps that follow, of what was solved in this one."""
+        self.retirement.learn(collected.solved, step)
+        return replace(collected, retired=self.retirement.resting(step + 1))
+
+    def roll_out(self, cursor: int, step: int) -> Collected:
+        """Fill every slot, in at most `rollout.max_rounds` rounds; nothing is noted that changes a later step.
 
         Args:
             cursor: stream position of the first prompt.
+            step: number of the step, counted from 0.
 
         Raises:
-            RuntimeError: if not one prompt was kept, or if some are missing after the last round and rollout.exhausted
-                is "error".
+            RuntimeError: if some prompts are missing after the last round and rollout.exhausted is "error".
         """
         rollout, tally = self.config.rollout, Tally()
+        self.drawer.sampled.clear()
         missing = list(range(rollout.prompts))
         kept: dict[int, Group] = {}
         spare: dict[int, Group] = {}
         tried: list[Group] = []
         for round_number in range(rollout.max_rounds):
             wanted = math.ceil(len(missing) * (rollout.oversample if round_number else 1))
+            positions = self._positions(cursor, wanted, step)
             groups = [
-                Group(missing[i % len(missing)], cursor + i, self.stream.at(cursor + i))
-                for i in range(wanted)
+                Group(missing[i % len(missing)], position, self.stream.at(position))
+                for i, position in enumerate(positions)
                 if missing[i % len(missing)] % self.world.size == self.world.rank
             ]
-            cursor += wanted
-            self._draw(groups, cursor)
+            cursor = positions[-1] + 1
+            self._draw(groups, cursor, step)
             self._select(groups, tally)
             for group in groups:
                 target = kept if group.chosen else spare
@@ -109,17 +132,35 @@ class Collector:
         self._check_filled(missing)
         tally.add("rounds", round_number + 1)
         tally.add("unfilled", len(missing) / rollout.prompts)
-        rows = [row for group in tried for row in _rows(group)]
-        return Collected(self._batch(kept, spare), cursor, tally, rows, [_outcome(group) for group in tried])
+        for source in {draw.source for draw in self.algorithm.draws}:
+            tally.add(f"sequences/{source}", self.drawer.sampled[source], 1 / self.world.size)  # the sum over ranks
+        told = [(group.position, group.prompt.id, group.all_right) for group in tried if self.config.data.retire]
+        return Collected(
+            batch=self._batch(kept, spare),
+            cursor=cursor,
+            tally=Tally.merged(self.world.gather(tally)),
+            rows=[row for group in tried for row in _rows(group)],
+            prompts=[_outcome(group) for group in tried],
+            retired=0,
+            solved=[group for part in self.world.gather(told) for group in part],
+        )
 
-    def _draw(self, groups: Sequence[Group], cursor: int) -> None:
+    def _positions(self, cursor: int, count: int, step: int) -> list[int]:
+        """The next positions from `cursor` on whose prompts do not rest."""
+        positions: list[int] = []
+        for _ in range(count):
+            positions.append(self.retirement.awake(self.stream, cursor, step))
+            cursor = positions[-1] + 1
+        return positions
+
+    def _draw(self, groups: Sequence[Group], cursor: int, step: int) -> None:
         """Sample from each source, the reference first so that the policy's weights are in the sampler at the end."""
         draws = self.algorithm.draws
         drawn: dict[int, list[list[Graded]]] = {}
         for index in sorted(range(len(draws)), key=lambda i: draws[i].source == "policy"):
             count = draws[index].count
             if draws[index].source == "reference":
-                drawn[index] = self.reference.draw([g.prompt for g in groups], range(count), self._ahead(cursor))
+                drawn[index] = self.reference.draw([g.prompt for g in groups], range(count), self._ahead(cursor, step))
             else:
                 drawn[index] = self._own(groups, count)
         for index in range(len(draws)):
@@ -137,10 +178,10 @@ class Collector:
         graded = self.drawer.draw("policy", orders)
         return [graded[i : i + count] for i in range(0, len(graded), count)]
 
-    def _ahead(self, cursor: int) -> list[Prompt]:
+    def _ahead(self, cursor: int, step: int) -> list[Prompt]:
         """This rank's share of the prompts that the next steps will want, if none is rejected and shifts the stream."""
         rollout = self.config.rollout
-        later = range(cursor, cursor + (rollout.reference_prefetch - 1) * rollout.prompts)
+        later = self._positions(cursor, (rollout.reference_prefetch - 1) * rollout.prompts, step)
         return [self.stream.at(position) for position in later if position % self.world.size == self.world.rank]
 
     def _select(self, groups: Sequence[Group], tally: Tally) -> None:
@@ -162,11 +203,6 @@ class Collector:
 
     def _check_filled(self, missing: Sequence[int]) -> None:
         rollout = self.config.rollout
-        if len(missing) == rollout.prompts:
-            raise RuntimeError(
-                f"the algorithm rejected every prompt in {rollout.max_rounds} rounds (rollout.max_rounds): the "
-                "problems are all solved or all unsolved; use easier or harder data, or a larger algorithm.group"
-            )
         if missing and rollout.exhausted == "error":
             raise RuntimeError(
                 f"{len(missing)} of {rollout.prompts} prompts are still missing after "
@@ -206,10 +242,17 @@ def _count(group: Group, tally: Tally) -> None:
     for index in own:
         completion, verdict = group.completions[index], group.verdicts[index]
         tally.add("length", len(completion.tokens))
+        tally.add("repetition", *repeated(completion.tokens))
         tally.add("truncated", float(completion.truncated))
         tally.add("unjudged", float(verdict.score is None))
         for part, value in verdict.parts.items():
             tally.add(f"part/{group.prompt.source}/{part}", value)
+
+
+def repeated(tokens: Sequence[int], n: int = 4) -> tuple[float, float]:
+    """(share of n-grams that stood there before, 1), or (0, 0) if there is no n-gram."""
+    grams = list(zip(*(tokens[i:] for i in range(n)), strict=False))
+    return (1.0 - len(set(grams)) / len(grams), 1.0) if grams else (0.0, 0.0)
 
 
 def _rows(group: Group) -> list[dict[str, Any]]:

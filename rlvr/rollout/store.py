@@ -33,7 +33,8 @@ def key_of(prompt: Prompt, options: Mapping[str, Any], k: int) -> str:
     """Names the k-th completion of a prompt: another answer, verifier, option or prompt text is another name.
 
     Args:
-        options: of the prompt's verifier; the content of files of the user's own, `file.py:name`, counts too.
+        options: of the prompt's verifier; the content of files of the user's own, `file.py:name`, counts too, and of
+            modules, `package.module:name`, that lie below the current directory.
         k: counted from 0.
     """
     judged_by = json.dumps([prompt.verifier, options], sort_keys=True)
@@ -44,7 +45,8 @@ def key_of(prompt: Prompt, options: Mapping[str, Any], k: int) -> str:
 @cache
 def _own_code(judged_by: str) -> list[str]:
     """Hashes of the Python files that a verifier and its options name."""
-    files = [Path(name).expanduser() for name in re.findall(r'"([^"]+\.py):\w+"', judged_by)]
+    named = re.findall(r'"([^"\s]+):\w+"', judged_by)
+    files = [Path(name if name.endswith(".py") else f"{name.replace('.', '/')}.py").expanduser() for name in named]
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlvr.keys import ConfigError, UsedIf, key
+from rlvr.schema.triggers import Event
 
 MISMATCH = ("none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
 AVERAGES = ("token", "sequence", "budget")
@@ -76,6 +77,14 @@ class PolicyGradientConfig(AlgorithmConfig):
     kl_in: str = key(
         "where the KL penalty stands: in the loss or in the reward", choices=("loss", "reward"), used_if=_KL
     )
+
+    def check_across(self, config: Any) -> None:
+        super().check_across(config)
+        if config.rollout.async_steps and self.mismatch == "none":
+            raise ConfigError(
+                "rollout.async_steps=1 with algorithm.mismatch=none: rollouts of an older policy need the correction; "
+                "use algorithm.mismatch=token_truncate, or rollout.async_steps=0"
+            )
 
 
 @dataclass(kw_only=True)
@@ -304,6 +313,11 @@ class ARMORConfig(MovingReferenceConfig, DAPOConfig):
             raise ConfigError(
                 f"algorithm.group={self.group}: an anchor and own completions that may differ need at least 3"
             )
+        if config.rollout.async_steps and self.draws_reference:
+            raise ConfigError(
+                f"rollout.async_steps=1 with algorithm={self.name}: anchors are the reference's, and the sampler "
+                "cannot change weights while the learner moves them; use rollout.async_steps=0"
+            )
         if self.ratio == "conditional_sequence" and not self.draws_reference:
             raise ConfigError(
                 "algorithm.ratio=conditional_sequence estimates the reference's success rate from its completions, but "
@@ -362,3 +376,14 @@ class AStarPOConfig(RegressionConfig):
         "temperature of the regression, the price of the KL to the reference", unit="reward per nat", above=0
     )
     entropy_coef: float = key("weight of the entropy bonus of the released code; 0 for none, as in the paper", low=0)
+
+    def check_across(self, config: Any) -> None:
+        super().check_across(config)
+        asked = {f"triggers.{name}.then": trigger.then for name, trigger in config.triggers.items()}
+        asked |= {f"stages.{name}.reset": stage.reset for name, stage in config.stages.items()}
+        for where, events in asked.items():
+            if Event.RESET_REFERENCE in events:
+                raise ConfigError(
+                    f"{where} has reset_reference, but the V* of algorithm={self.name} is that of the reference which "
+                    "was surveyed before training; leave the event out"
+                )

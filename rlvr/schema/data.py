@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from rlvr.keys import UsedIf, key
+from rlvr.keys import ConfigError, UsedIf, key
 
 KINDS = ("arithmetic", "gym", "file", "hub")
 _COLUMNS = UsedIf("the source's kind is file or hub", lambda c: c.kind in ("file", "hub"))
@@ -24,7 +24,7 @@ class SourceConfig:
     )
     validation: str | None = key("rows that choose checkpoints and fire triggers; same forms as train")
     test: str | None = key("rows that are reported and never decide anything; same forms as train")
-    verifier: str = key("verifier of the answers: a name, or path/to/file.py:function for your own")
+    verifier: str = key("verifier of the answers: a name, or your own as path/to/file.py:name or package.module:name")
     path: str | None = key(
         "name of the data set on the hub", used_if=UsedIf("the source's kind is hub", lambda c: c.kind == "hub")
     )
@@ -43,6 +43,10 @@ class SourceConfig:
     weight: float = key(
         "share of training prompts drawn from this source, relative to the other sources; 0 until a stage brings it in",
         low=0,
+    )
+    template: str | None = key(
+        "text of the user's turn for this source, where it is not data.template; {question} is replaced by the problem",
+        empty=lambda: None,
     )
     options: dict[str, Any] = key(
         "arguments of the generator or of the answer column; unknown ones are refused", empty=dict
@@ -80,6 +84,20 @@ class DataConfig:
         empty=list,
         used_if=UsedIf("data.survey is set", lambda c: c.survey is not None),
     )
+    retire: list[int] = key(
+        "[groups, steps]: a prompt all of whose responses were right in so many groups in a row is not drawn for so "
+        "many steps, and then tried again; empty for never",
+        empty=list,
+    )
+
+
+def check_retire(config: DataConfig) -> None:
+    """Raises ConfigError unless data.retire is empty or two numbers of at least 1."""
+    if len(config.retire) not in (0, 2) or any(number < 1 for number in config.retire):
+        raise ConfigError(
+            f"data.retire={list(config.retire)}: must be the groups in a row that have to be right and the steps to "
+            "rest, both at least 1, such as [3, 100]"
+        )
 
 
 @dataclass(kw_only=True)
@@ -92,10 +110,4 @@ class VerifyConfig:
         "and replaced",
         unit="seconds",
         above=0,
-    )
-    max_unjudged: float = key(
-        "the run stops when more than this share of a step's responses could not be judged",
-        unit="fraction",
-        low=0,
-        high=1,
     )

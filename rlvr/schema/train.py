@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 from rlvr.keys import ConfigError, UsedIf, key
 from rlvr.schema.algorithm import AlgorithmConfig, AStarPOConfig, MovingReferenceConfig
-from rlvr.schema.data import DataConfig, VerifyConfig
+from rlvr.schema.data import DataConfig, VerifyConfig, check_retire
 from rlvr.schema.hardware import HardwareConfig
+from rlvr.schema.health import HealthConfig, check_health
+from rlvr.schema.machine import PlanConfig
 from rlvr.schema.model import ModelConfig
+from rlvr.schema.slurm import SlurmConfig
 from rlvr.schema.stages import check_stages
 from rlvr.schema.triggers import StageConfig, TriggerConfig, check_triggers
 
@@ -18,6 +21,19 @@ class RunConfig:
     name: str = key("name of the run; its directory is runs/<name> unless hydra.run.dir says otherwise")
     resume: str = key(
         "auto: go on from the newest complete checkpoint of the run directory; never; or the path of a checkpoint"
+    )
+    allow_change: list[str] = key(
+        "keys and sections that may have changed since the checkpoint, though they say which experiment it is, such as "
+        "[data]; [reference] accepts another reference policy",
+        empty=list,
+    )
+    max_hours: float | None = key(
+        "hours after which a start of the run saves and leaves, to be started again; a time limit of SLURM counts too",
+        unit="hours",
+        above=0,
+    )
+    margin: float = key(
+        "kept free at the end of the job, beside the measured time of a step and of a checkpoint", unit="seconds", low=0
     )
 
 
@@ -34,6 +50,12 @@ class RolloutConfig:
     top_k: int = key("top-k sampling; training refuses anything but 0 (off)", low=0, high=0)
     max_rounds: int = key("rounds of sampling per step, where the algorithm rejects prompts and asks for others", low=1)
     oversample: float = key("prompts drawn per prompt that is still missing, from the second round on", low=1)
+    async_steps: int = key(
+        "steps that rollouts are drawn ahead: 0 draws a step's from the newest policy; 1 draws the next step's while "
+        "this one is learned from, from the policy of one step before",
+        unit="steps",
+        choices=(0, 1),
+    )
     exhausted: str = key(
         "after max_rounds with prompts still missing: train on the prompts there are (smaller), or stop (error)",
         choices=("smaller", "error"),
@@ -101,6 +123,13 @@ class CheckpointConfig:
     every: int = key("steps between checkpoints; 0 for one at the end only", unit="steps", low=0)
     keep: int = key("newest checkpoints that are kept", low=1)
     best: bool = key("also keep the checkpoint of the highest validation accuracy")
+    milestones: int = key("steps between checkpoints that are kept for ever; 0 for none", unit="steps", low=0)
+    background: bool = key("train on while a checkpoint is being written, as soon as it is copied to host memory")
+    allow_missing: list[str] = key(
+        "parts that a checkpoint to resume from may lack; they begin anew",
+        choices=("optimizer", "critic"),
+        empty=list,
+    )
     model: bool = key("write the final policy as a Hugging Face model")
 
 
@@ -121,6 +150,20 @@ class LogConfig:
 
 
 @dataclass(kw_only=True)
+class SweepConfig:
+    """What compares the members of a sweep (`-m`)."""
+
+    objective: str = key(
+        "what a member is worth, and what an optimising sweeper maximises: its best or its last validation accuracy "
+        "after a step; never a result on the test role",
+        choices=("best", "last"),
+    )
+    fail_fast: bool = key(
+        "run the members one after the other and none after one that failed; start none if one of them is refused"
+    )
+
+
+@dataclass(kw_only=True)
 class TrainConfig:
     """All of `rlvr train`."""
 
@@ -131,6 +174,7 @@ class TrainConfig:
     model: ModelConfig = key("which language model")
     data: DataConfig = key("what is learned from")
     hardware: HardwareConfig = key("what it runs on")
+    slurm: SlurmConfig = key("how it is queued")
     rollout: RolloutConfig = key("sampling for training")
     survey: SurveyConfig = key("what is learnable")
     verify: VerifyConfig = key("judging of answers")
@@ -138,6 +182,9 @@ class TrainConfig:
     validation: ValidationConfig = key("held-out accuracy")
     checkpoint: CheckpointConfig = key("what is kept")
     log: LogConfig = key("what is recorded")
+    health: HealthConfig = key("what a run may not become")
+    sweep: SweepConfig = key("comparing runs")
+    plan: PlanConfig = key("what `rlvr plan` takes for granted")
     triggers: dict[str, TriggerConfig] = key("named conditions on metrics, and the events they ask for", empty=dict)
     stages: dict[str, StageConfig] = key("named parts of the run, in this order, each with its changes", empty=dict)
 
@@ -191,7 +238,9 @@ def check_across(config: TrainConfig, world_size: int) -> None:
         ConfigError: naming both keys and a way out.
     """
     _check_sections(config, world_size)
+    check_retire(config.data)
     check_triggers(config)
+    check_health(config)
     check_stages(config, lambda stage: _check_sections(stage, world_size))
 
 
@@ -225,7 +274,24 @@ def _check_sections(config: TrainConfig, world_size: int) -> None:
             "validation.samples > 1 with validation.temperature=0 draws the same greedy answer again and again"
         )
     _check_survey(config)
+    _check_async(config, world_size)
     config.algorithm.check_across(config)
+
+
+def _check_async(config: TrainConfig, world_size: int) -> None:
+    """Whether a thread may sample beside the update; the algorithm has more to say."""
+    if not config.rollout.async_steps:
+        return
+    if world_size > 1:
+        raise ConfigError(
+            f"rollout.async_steps=1 on {world_size} ranks: sampling and learning would make their collectives in no "
+            "common order, and ranks wait for each other for ever; use hardware.ranks=1, or rollout.async_steps=0"
+        )
+    if config.hardware.device == "cuda" and config.hardware.sampler_sleep:
+        raise ConfigError(
+            "rollout.async_steps=1 with hardware.sampler_sleep=true: a sampler that sleeps while the learner trains "
+            "cannot sample then; use hardware.sampler_sleep=false, or rollout.async_steps=0"
+        )
 
 
 def _check_survey(config: TrainConfig) -> None:

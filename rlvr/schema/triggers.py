@@ -10,15 +10,19 @@ from rlvr.keys import ConfigError, key
 class Event(StrEnum):
     """A command to the trainer, carried out at the end of a step; several at once are done in this order."""
 
+    WARN = "warn"  # tell the cause
+    SKIP = "skip"  # tell the cause: a guard has left out an update
     RESTORE_BEST = "restore_best"  # weights and moments <- checkpoint of the best validation accuracy
     RESET_REFERENCE = "reset_reference"  # reference <- policy
     RESET_OPTIMIZER = "reset_optimizer"  # forget the moments
     NEXT_STAGE = "next_stage"  # the next entry of `stages`
     STOP = "stop"  # this step was the last one
+    ABORT = "abort"  # the run has failed: it ends without a checkpoint
 
 
 ENTRY = (Event.RESTORE_BEST, Event.RESET_REFERENCE, Event.RESET_OPTIMIZER)  # what a stage may begin with
 WHEN = ("validation_plateau", "validation_drop", "kl_spike", "entropy_collapse", "length_explosion")
+TREATMENTS = tuple(event for event in Event if event != Event.SKIP)  # what a trigger may ask for
 VALIDATED = ("validation_plateau", "validation_drop")
 
 
@@ -34,7 +38,7 @@ class TriggerConfig:
         low=0,
     )
     cooldown: int = key("steps after a firing in which it does not fire again", unit="steps", low=0)
-    then: list[str] = key(f"events, of {', '.join(Event)}")
+    then: list[str] = key(f"events, of {', '.join(TREATMENTS)}")
 
 
 @dataclass(kw_only=True)
@@ -60,10 +64,10 @@ def check_triggers(config: Any) -> None:
     for name, trigger in config.triggers.items():
         where = f"triggers.{name}"
         if not trigger.then:
-            raise ConfigError(f"{where}.then is empty: name at least one of {', '.join(Event)}")
+            raise ConfigError(f"{where}.then is empty: name at least one of {', '.join(TREATMENTS)}")
         for event in trigger.then:
-            if event not in tuple(Event):
-                raise ConfigError(f"{where}.then: {event} is no event; it must be one of {', '.join(Event)}")
+            if event not in TREATMENTS:
+                raise ConfigError(f"{where}.then: {event} is no event; it must be one of {', '.join(TREATMENTS)}")
         if trigger.when in VALIDATED:
             _needs_validation(config, f"{where}.when={trigger.when}")
         if trigger.when == "length_explosion" and trigger.threshold <= 1:
@@ -79,11 +83,19 @@ def check_restorable(config: Any, events: list[str], where: str) -> None:
     Raises:
         ConfigError: naming `where`.
     """
-    if Event.RESTORE_BEST not in events:
-        return
-    _needs_validation(config, f"{where} has restore_best, which")
+    if Event.RESTORE_BEST in events:
+        needs_best(config, f"{where} has restore_best")
+
+
+def needs_best(config: Any, who: str) -> None:
+    """Refuse what restores the best checkpoint in a run that keeps none.
+
+    Raises:
+        ConfigError: beginning with `who`.
+    """
+    _needs_validation(config, f"{who}, which")
     if not config.checkpoint.best:
-        raise ConfigError(f"{where} has restore_best, but checkpoint.best=false keeps no best checkpoint")
+        raise ConfigError(f"{who}, but checkpoint.best=false keeps no best checkpoint")
 
 
 def _needs_validation(config: Any, who: str) -> None:

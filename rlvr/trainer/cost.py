@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 
 import torch
 
@@ -10,8 +11,9 @@ from rlvr.schema.train import TrainConfig
 from rlvr.tally import Tally
 from rlvr.world import World
 
-GIB = 2**30
-WORK = ("generate", "score", "forward", "backward", "optimizer")  # what no training loop can do without
+GIB, MIB = 2**30, 2**20
+WORK = ("generate", "await", "score", "forward", "backward", "optimizer")  # what no training loop can do without
+BESIDE = "ahead/"  # phases of the sampling thread, whose seconds are not the loop's
 
 
 class Cost:
@@ -31,9 +33,9 @@ class Cost:
         tokens, _ = sampled.sums["length"]
         told = {f"time/{name}": spent for name, spent in phases.items()}
         told["time/step"] = seconds
-        told["speed/outside_share"] = (
-            1.0 - sum(spent for name, spent in phases.items() if name.rsplit("/", 1)[-1] in WORK) / seconds
-        )
+        own = {name: spent for name, spent in phases.items() if not name.startswith(BESIDE)}
+        working = sum(spent for name, spent in own.items() if name.rsplit("/", 1)[-1] in WORK)
+        told["speed/outside_share"] = 1.0 - working / seconds
         told["speed/tokens_per_second"] = tokens / seconds
         told["memory/peak_gib"] = self._peak_memory() / GIB
         if self.hardware.peak_tflops:
@@ -41,6 +43,11 @@ class Cost:
             # 2 flops per parameter and token to sample, 6 to learn; attention is left out
             told["speed/mfu"] = 8 * self.parameters * tokens / seconds / peak
         return told
+
+    def memory(self) -> dict[str, float]:
+        """Host memory of a process, in MiB; the largest of all ranks."""
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return {"memory/host_mib": self.world.max(pages * resource.getpagesize() / MIB)}
 
     def _peak_memory(self) -> float:
         """Bytes: of the device on a GPU, of this process on a CPU; the largest of all ranks."""

@@ -21,6 +21,8 @@ from rlvr.trainer.curve import KL_NAMES
 REFRESHES_PER_SECOND = 4
 WINDOW = 20  # steps whose pace tells the time left
 
+HEALTH = "health/"
+
 Metrics = Mapping[str, float]
 
 
@@ -80,7 +82,8 @@ class Display:
         """Show the metrics of a step; `step` counts completed rollout steps."""
         self._step = step
         self._marks.append((step, self._now()))
-        self._latest |= metrics
+        kept = {name: value for name, value in self._latest.items() if not name.startswith(HEALTH)}
+        self._latest = kept | dict(metrics)
         validated = "validation/accuracy" in metrics
         if validated:
             self._latest["validation/step"] = step
@@ -167,6 +170,9 @@ def fields(metrics: Metrics) -> list[tuple[str, str]]:
         told.append(("entropy", f"{metrics['train/entropy']:.2f}"))
     if "speed/tokens_per_second" in metrics:
         told.append((f"{metrics['speed/tokens_per_second']:,.0f}", "tok/s"))
+    findings = [name.removeprefix(HEALTH).replace("_", " ") for name in metrics if name.startswith(HEALTH)]
+    if findings:
+        told.append(("health", ", ".join(findings)))
     return told
 
 
@@ -213,7 +219,7 @@ def summary_table(first: Metrics, last: Metrics) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for section in (_accuracies(first, last), _costs(last)):
+    for section in (_accuracies(first, last), _findings(last), _costs(last)):
         for label, text in section:
             table.add_row(label, Text(text))
         if section:
@@ -232,6 +238,17 @@ def _accuracies(first: Metrics, last: Metrics) -> list[tuple[str, str]]:
     if "test/accuracy" in last:
         told.append(("test", interval(last, "test", digits=3)))
     return told
+
+
+def _findings(last: Metrics) -> list[tuple[str, str]]:
+    """How often each guard found fault."""
+    total = f"total/{HEALTH}"
+    found = [
+        f"{name.removeprefix(total).replace('_', ' ')} {times:.0f}"
+        for name, times in last.items()
+        if name.startswith(total)
+    ]
+    return [("health, updates or steps", ", ".join(found))] if found else []
 
 
 def _costs(last: Metrics) -> list[tuple[str, str]]:

@@ -17,6 +17,8 @@ from rlvr.rollout.seeds import seed_of
 from rlvr.schema.train import TrainConfig
 from rlvr.world import World
 
+Rows = list[dict[str, Any]]
+
 
 @dataclass(frozen=True)
 class Answered:
@@ -37,11 +39,11 @@ class Evaluator:
     def __init__(self, engines: Engines, judge: Judge, config: TrainConfig, world: World, clock: Clock) -> None:
         self.engines, self.judge, self.config, self.world, self.clock = engines, judge, config, world, clock
 
-    def evaluate(self, role: Role, prompts: Sequence[Prompt]) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    def evaluate(self, role: Role, prompts: Sequence[Prompt]) -> tuple[dict[str, float], Rows, Rows]:
         """Accuracy of the policy on `prompts`.
 
         Returns:
-            Metrics named "<role>/...", equal on all ranks, and the rows of a sample table.
+            Metrics named "<role>/...", the rows of a sample table, and one row per problem; equal on all ranks.
         """
         settings = self.config.validation
         mine = [i for i in range(len(prompts)) if i % self.world.size == self.world.rank]
@@ -83,7 +85,25 @@ class Evaluator:
         everyone.sort(key=lambda a: a.problem)
         told = _summary(everyone, settings.samples, self.config.seed)
         metrics = {f"{role}/{name}": value for name, value in told.items()}
-        return metrics, [a.row for a in everyone[:: settings.samples][: self.config.log.samples]]
+        samples = [a.row for a in everyone[:: settings.samples][: self.config.log.samples]]
+        return metrics, samples, _problems(everyone, prompts)
+
+
+def _problems(answers: Sequence[Answered], prompts: Sequence[Prompt]) -> Rows:
+    """What became of each problem: its answers' scores (None: could not be judged) and lengths, in order."""
+    by_problem: dict[int, list[Answered]] = defaultdict(list)
+    for answer in answers:
+        by_problem[answer.problem].append(answer)
+    return [
+        {
+            "id": prompts[problem].id,
+            "source": prompts[problem].source,
+            "scores": [a.score for a in given],
+            "lengths": [a.length for a in given],
+            "truncated": sum(a.truncated for a in given),
+        }
+        for problem, given in by_problem.items()
+    ]
 
 
 def _summary(answers: Sequence[Answered], samples: int, seed: int) -> dict[str, float]:

@@ -31,11 +31,12 @@ class Events:
         display: Display,
     ) -> None:
         """Take up triggers and stages where `progress` left them; `config` is the one that `parts` were built with."""
-        self.engines, self.progress, self.checkpoints = parts.engines, progress, checkpoints
-        self.world, self.display = world, display
+        self.engines, self.progress, self.checkpoints, self.health = parts.engines, progress, checkpoints, parts.health
+        self.rollouts, self.world, self.display = parts.rollouts, world, display
         self.stages = Stages(config, progress, parts.engines, parts.collector.stream, parts.prompts["train"])
         self.triggers = Triggers(config.triggers)
         self.triggers.state = progress.triggers
+        self.health.state = progress.health
         self.stages.begin()
         if self.stages.current:
             display.note(self.stages.describe(world.size))
@@ -53,7 +54,7 @@ class Events:
         causes: defaultdict[Event, list[str]] = defaultdict(list)
         for event in scheduled:
             causes[event].append(SCHEDULE)
-        for event, cause in self.triggers.see(self.progress.step, row):
+        for event, cause in [*self.triggers.see(self.progress.step, row), *self.health.end(row)]:
             causes[event].append(cause)
         if over := self.stages.ended():
             causes[Event.NEXT_STAGE].append(over)
@@ -68,8 +69,10 @@ class Events:
             if self._last.get(event) != cause:  # a reset after every step is told once
                 self.display.note(f"step {self.progress.step}: {event}: {cause}")
             HANDLERS[event](self)
+            if HANDLERS[event] is not Events._told:
+                self.rollouts.drop()  # drawn from, or for, what is no more
         self._last = causes
-        self.progress.triggers = self.triggers.state
+        self.progress.triggers, self.progress.health = self.triggers.state, self.health.state
 
     def _restore_best(self) -> None:
         if self.progress.best_step == self.progress.step:
@@ -78,11 +81,11 @@ class Events:
             self.display.note("nothing to restore: there is no best checkpoint yet")
         else:
             self.engines.restore(best)
-            self.triggers.forget()
+            self._forget()
 
     def _reset_reference(self) -> None:
         self.engines.reset_reference()
-        self.triggers.forget(KL)
+        self._forget(KL)
 
     def _reset_optimizer(self) -> None:
         self.engines.reset_optimizer()
@@ -92,17 +95,27 @@ class Events:
             self.display.note(f"no stage follows {self.stages.current}")
             return
         self.stages.enter_next()
-        self.triggers.forget()
+        self._forget()
         self.display.note(self.stages.describe(self.world.size))
 
     def _stop(self) -> None:
         self.progress.stopped = True
 
+    def _forget(self, metric: str | None = None) -> None:
+        self.triggers.forget(metric)
+        self.health.forget(metric)
+
+    def _told(self) -> None:
+        """Nothing is left to be done: of a warning, or for the one who has done it or will."""
+
 
 HANDLERS = {
+    Event.WARN: Events._told,
+    Event.SKIP: Events._told,
     Event.RESTORE_BEST: Events._restore_best,
     Event.RESET_REFERENCE: Events._reset_reference,
     Event.RESET_OPTIMIZER: Events._reset_optimizer,
     Event.NEXT_STAGE: Events._next_stage,
     Event.STOP: Events._stop,
+    Event.ABORT: Events._told,
 }

@@ -98,7 +98,7 @@ def overview(rows: Sequence[Row]) -> tuple[dict[str, float], dict[str, float]]:
 
     Returns:
         the first validated row, and the latest value of every metric together with `best/accuracy`, `best/step`
-        and the sums over the run `total/seconds`, `total/tokens` and `total/time/<phase>`.
+        and the sums over the run `total/seconds`, `total/tokens`, `total/time/<phase>` and `total/health/<guard>`.
     """
     validated = [row for row in rows if row.get("validation/accuracy") is not None]
     last: dict[str, float] = {}
@@ -109,7 +109,7 @@ def overview(rows: Sequence[Row]) -> tuple[dict[str, float], dict[str, float]]:
         totals["total/seconds"] += seconds
         totals["total/tokens"] += seconds * (row.get("speed/tokens_per_second") or 0.0)
         for name in row:
-            if PHASE.fullmatch(name):
+            if PHASE.fullmatch(name) or name.startswith("health/"):
                 totals[f"total/{name}"] += row[name]
     last |= totals
     if validated:

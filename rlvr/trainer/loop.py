@@ -26,12 +26,14 @@ def train(config: TrainConfig, world: World, run_dir: Path, watchdog: Watchdog) 
     with run:
         algorithm, engines = run.parts.algorithm, run.parts.engines
         for step in run.remaining():
-            collected = run.parts.collector.collect(run.progress.cursor)
-            with run.clock("score"):
-                batch = engines.score(collected.batch, run.parts.updater.scored_before(step))
-                batch = batch.having(**algorithm.signal(batch))
-            with run.clock("update"):
-                metrics = run.parts.updater.update(batch, step)
+            collected = run.parts.rollouts.take(run.progress.cursor, step)
+            run.parts.health.begin(collected)
+            with run.ahead(collected):
+                with run.clock("score"):
+                    batch = engines.score(collected.batch, run.parts.updater.scored_before(step))
+                    batch = batch.having(**algorithm.signal(batch))
+                with run.clock("update"):
+                    metrics = run.parts.updater.update(batch, step, collected.staleness)
             done = run.measure(collected, metrics)
             causes = run.events.due(algorithm.events(step, metrics), done.row)
             run.events.handle(causes)

@@ -9,8 +9,11 @@ so a run that starts at `start_step` keeps the rows up to it and writes the late
     run_dir/metrics.jsonl           one object per step; a number that is not finite is null
     run_dir/samples.jsonl           the sample table, `log.samples` rows per step at most
     run_dir/events.jsonl            what was done between steps, and why
+    run_dir/starts.jsonl            one object per start: seconds before its first step
+    run_dir/validation.jsonl        one object per validation and problem; test.jsonl: the same of the test role
     run_dir/rollouts/rank<r>.jsonl  all rollouts, if `log.rollouts`
     run_dir/environment.json        versions, commit, command line, devices (environment_<k>.json when resumed at k)
+    run_dir/changes.patch           what the code differs in from that commit (changes_<k>.patch likewise)
     run_dir/wandb/                  the W&B run
 """
 
@@ -31,9 +34,10 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from rlvr.keys import ConfigError
+from rlvr.redact import redact
 from rlvr.schema.train import TrainConfig
 from rlvr.schema.triggers import Event
-from rlvr.trainer.environment import environment
+from rlvr.trainer.environment import changes, environment
 from rlvr.trainer.jsonl import JsonLines, Row, cut, read_rows
 
 WandbMode = Literal["online", "offline"]
@@ -67,17 +71,31 @@ class Record:
             return
         mode = wandb_mode(self._config.log.wandb)
         self._dir.mkdir(parents=True, exist_ok=True)
-        names = ["metrics.jsonl", "samples.jsonl", "events.jsonl"]
+        names = ["metrics.jsonl", "samples.jsonl", "events.jsonl", "validation.jsonl"]
         # of all ranks, for the run may have had more of them before
         names += [
             str(path.relative_to(self._dir)) for kind in PER_RANK for path in (self._dir / kind).glob("rank*.jsonl")
         ]
         for name in names:
             cut(self._dir / name, self._last)
+        cut(self._dir / "test.jsonl", -1)  # the test role is asked at the very end, and so will be again
         suffix = f"_{self._start}" if self._start else ""
         (self._dir / f"environment{suffix}.json").write_text(json.dumps(environment(), indent=2) + "\n")
+        (self._dir / f"changes{suffix}.patch").write_text(changes())
         if mode:
             self._wandb = WandbRun(mode, self._config, self._dir)
+
+    def started(self, step: int, start: float, survey: float) -> None:
+        """Append what a start took before its first step, in seconds; nothing cuts these rows: it was spent.
+
+        Args:
+            step: done when it started.
+            start: of everything but the survey.
+            survey: of the survey; what its store had already took none.
+        """
+        if self._rank == 0:
+            row = {"step": step, "start_seconds": start, "survey_seconds": survey}
+            self._file("starts.jsonl").write([row])
 
     def step(self, step: int, metrics: dict[str, float], samples: Sequence[Row] = ()) -> None:
         """Write the row of one step, at once and for good.
@@ -119,6 +137,11 @@ class Record:
         if self._rank == 0 and causes:
             told = ({"step": step, "event": event, "cause": cause} for event, cause in causes.items())
             self._file("events.jsonl").write(told)
+
+    def problems(self, role: Literal["validation", "test"], step: int, rows: Iterable[Row]) -> None:
+        """Append what became of each problem of a role, before the metrics of the same step."""
+        if self._rank == 0:
+            self._file(f"{role}.jsonl").write({"step": step} | row for row in rows)
 
     def rollouts(self, step: int, rows: Iterable[Row]) -> None:
         """Append this rank's rollouts of a step to its own file, if `log.rollouts`."""
@@ -204,7 +227,7 @@ def wandb_mode(asked: str) -> WandbMode | None:
 
 
 def _say(text: str) -> None:
-    print(f"rlvr: {text}", file=sys.stderr)
+    print(f"rlvr: {redact(text)}", file=sys.stderr)
 
 
 class WandbRun:
@@ -315,8 +338,9 @@ def _cell(value: Any) -> str | float | None:
 
 
 def wandb_id(run_dir: Path, name: str) -> str:
-    """The id of a run directory, made once from its name and four random bytes."""
+    """The id of a run directory, fixed at its first start: that of WANDB_RUN_ID, or its name and four random bytes."""
     path = run_dir / "wandb_id"
     if not path.exists():
-        path.write_text(re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:48] + "-" + secrets.token_hex(4) + "\n")
+        made = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:48] + "-" + secrets.token_hex(4)
+        path.write_text(os.environ.get("WANDB_RUN_ID", made) + "\n")
     return path.read_text().strip()

@@ -20,6 +20,7 @@ from rlvr.engine.models import end_tokens, load_tokenizer, model_folder
 from rlvr.engine.tiny import Example
 from rlvr.keys import ConfigError
 from rlvr.records import Prompt, Role, Row
+from rlvr.rollout.ahead import Rollouts
 from rlvr.rollout.collect import Collector
 from rlvr.rollout.draw import Drawer
 from rlvr.rollout.judge import Judge, check_answer
@@ -28,6 +29,9 @@ from rlvr.rollout.survey import survey_count
 from rlvr.schema.train import TrainConfig
 from rlvr.trainer.display import Display
 from rlvr.trainer.evaluate import Evaluator
+from rlvr.trainer.health import Health
+from rlvr.trainer.misfit import misfit
+from rlvr.trainer.stages import refuse_stages_without_data
 from rlvr.trainer.survey_report import survey_first
 from rlvr.trainer.update import Updater
 from rlvr.world import World
@@ -44,17 +48,27 @@ class Parts:
     tokenizer: Any
     prompts: dict[Role, list[Prompt]]
     collector: Collector
+    rollouts: Rollouts
     updater: Updater
     evaluator: Evaluator
     judge: Judge
+    health: Health
 
 
-def build(config: TrainConfig, world: World, clock: Clock, display: Display, run_dir: Path) -> Parts:
+def build(
+    config: TrainConfig,
+    world: World,
+    clock: Clock,
+    display: Display,
+    run_dir: Path,
+    over: Callable[[], bool] = lambda: False,
+) -> Parts:
     """Load data, model and engines; survey the training prompts, where that is asked for.
 
     Args:
         display: told each stage, and what a person should know of the data.
         run_dir: where the survey is written.
+        over: whether this rank should stop sampling; see `Drawer`.
 
     Raises:
         ConfigError: for anything that the user can mend.
@@ -63,31 +77,40 @@ def build(config: TrainConfig, world: World, clock: Clock, display: Display, run
     display.stage("loading data")
     tokenizer = load_tokenizer(config.model)
     prompts = load_prompts(config, tokenizer, display)
+    refuse_stages_without_data(config, prompts["train"])
     display.stage("starting verifiers")
     judge = Judge(config.data, config.verify, itertools.chain(*prompts.values()))
     display.stage("preparing the model")
     told = _progress(display, "warm-starting the model")
-    folder = _leader_first(world, lambda: model_folder(config.model, examples(prompts["train"], tokenizer), told))
-    ends = stop_ids(tokenizer, end_tokens(folder), config.model.stop)
+    folder = world.first_per_host(lambda: model_folder(config.model, examples(prompts["train"], tokenizer), told))
+    ends = stop_ids(tokenizer, end_tokens(folder, config.model.trust_remote_code), config.model.stop)
+    for note in misfit(config, world):
+        display.note(note)
     display.stage("starting the engines")
     engines = Engines(algorithm, Speaker(folder, tokenizer, ends), config, world, clock)
-    drawer = Drawer(engines, judge, config, clock)
+    drawer = Drawer(engines, judge, config, clock, over)
     reference = ReferenceSampler(drawer, config, world)
     if survey_count(algorithm, config):
         display.stage("surveying the training prompts")
         told = _progress(display, "surveying the training prompts")
-        prompts["train"] = survey_first(algorithm, reference, prompts["train"], config, world, display, run_dir, told)
+        with clock("survey"):
+            surveyed = survey_first(algorithm, reference, prompts["train"], config, world, display, run_dir, told)
+        prompts["train"] = surveyed
     weights = stream_weights({name: source.weight for name, source in config.data.sources.items()}, prompts["train"])
+    health = Health(config.health, world)
     stream = PromptStream(_by_source(prompts["train"]), weights, config.seed)
+    collector = Collector(algorithm, drawer, reference, stream, config, world)
     return Parts(
         algorithm=algorithm,
         engines=engines,
         tokenizer=tokenizer,
         prompts=prompts,
-        collector=Collector(algorithm, drawer, reference, stream, config, world),
-        updater=Updater(algorithm, engines, config, world, clock),
+        collector=collector,
+        rollouts=Rollouts(collector, engines, world.device, clock),
+        updater=Updater(algorithm, engines, config, world, clock, health),
         evaluator=Evaluator(engines, judge, config, world, clock),
         judge=judge,
+        health=health,
     )
 
 
@@ -128,14 +151,6 @@ def examples(prompts: Sequence[Prompt], tokenizer: Any) -> list[Example]:
         for prompt in prompts
         if isinstance(prompt.answer, str)
     ]
-
-
-def _leader_first(world: World, make: Callable[[], str]) -> str:
-    """Let one rank per host make what all find in the cache afterwards."""
-    if world.local_rank == 0:
-        made = make()
-    world.barrier()
-    return made if world.local_rank == 0 else make()
 
 
 def _progress(display: Display, what: str) -> Callable[[float], None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlvr.data.sources import stream_weights
+from rlvr.data.sources import entry_of, stream_weights
 from rlvr.data.stream import PromptStream
 from rlvr.engine.engines import Engines
 from rlvr.keys import ConfigError
@@ -12,6 +12,22 @@ from rlvr.records import Prompt
 from rlvr.schema.stages import put
 from rlvr.schema.train import TrainConfig, arithmetic
 from rlvr.trainer.checkpoint import Progress
+
+
+def refuse_stages_without_data(config: TrainConfig, prompts: Sequence[Prompt]) -> None:
+    """Make sure that every source which a stage brings in has prompts to train on.
+
+    Raises:
+        ConfigError: naming the stage and the source.
+    """
+    filled = {entry_of(prompt) for prompt in prompts}
+    for stage, told in config.stages.items():
+        for source in config.data.sources:
+            if told.overrides.get(f"data.sources.{source}.weight") and source not in filled:
+                raise ConfigError(
+                    f"stages.{stage}.overrides gives data.sources.{source} a weight, but it has no rows to train on: "
+                    f"give data.sources.{source}.train, or leave the override out (stages.{stage}.overrides={{}})"
+                )
 
 
 class Stages:

@@ -22,6 +22,7 @@ from rlvr.ops.stats import binomial, wilson_interval
 from rlvr.records import Prompt
 from rlvr.rollout.reference import ReferenceSampler
 from rlvr.rollout.survey import Surveyed, learned, survey, survey_count
+from rlvr.schema.health import GuardConfig
 from rlvr.schema.train import TrainConfig
 from rlvr.trainer.display import Display
 from rlvr.trainer.jsonl import dumps
@@ -64,7 +65,7 @@ def survey_first(
     display.note(said)
     if world.leader:
         write(run_dir, surveyed, told, said)
-    _check_judged(surveyed, told["all"]["unjudged"], config.verify.max_unjudged)
+    _check_judged(surveyed, told["all"]["unjudged"], config.health.unjudged)
     kept = learned(prompts, surveyed)
     if not kept:
         name, where = config.algorithm.name, run_dir / "survey.txt"
@@ -72,12 +73,12 @@ def survey_first(
     return kept
 
 
-def _check_judged(surveyed: Sequence[Surveyed], share: float, limit: float) -> None:
-    if share > limit:
+def _check_judged(surveyed: Sequence[Surveyed], share: float, guard: GuardConfig) -> None:
+    if guard.action == "stop" and share > guard.limit:
         causes = sorted({t.error for row in surveyed for t in row.tries if t.error})[:3]
         raise RuntimeError(
-            f"{share:.1%} of the survey's completions could not be judged, above verify.max_unjudged={limit}; causes: "
-            + "; ".join(causes)
+            f"{share:.1%} of the survey's completions could not be judged, above health.unjudged.limit={guard.limit}; "
+            "causes: " + "; ".join(causes)
         )
 
 

@@ -8,7 +8,7 @@ from rlvr.keys import ConfigError, nearest
 from rlvr.records import Verdict
 from rlvr.verifiers.base import Verifier, judge
 
-__all__ = ["VERIFIERS", "Verdict", "Verifier", "build", "judge", "self_check"]
+__all__ = ["VERIFIERS", "Verdict", "Verifier", "build", "judge", "meets", "self_check"]
 
 # Every verifier by name, as module:class; imported when first built, so that a run pays only for what it uses.
 VERIFIERS: dict[str, str] = {
@@ -27,15 +27,15 @@ VERIFIERS: dict[str, str] = {
 
 
 def build(name: str, options: dict[str, Any] | None = None) -> Verifier:
-    """The verifier called `name`, or the function or Verifier class that `path/to/file.py:name` points at.
+    """The verifier called `name`, or the function or Verifier class that it points at (see custom.py).
 
     Raises:
-        ConfigError: no such verifier, file, function or option; the message names what is near.
+        ConfigError: no such verifier, file, module, function or option; the message names what is near.
     """
-    options = dict(options or {})
-    if ".py:" in name or name.endswith(".py"):
-        from rlvr.verifiers.custom import Custom, load
+    from rlvr.verifiers.custom import Custom, is_own, load
 
+    options = dict(options or {})
+    if is_own(name):
         own = load(name)
         if not (isinstance(own, type) and issubclass(own, Verifier)):
             return Custom(name, options, own)
@@ -46,7 +46,7 @@ def build(name: str, options: dict[str, Any] | None = None) -> Verifier:
         raise ConfigError(
             f"verifier {name!r}: no such verifier; "
             + (f"did you mean {hint!r}? " if hint else "")
-            + f"There are {', '.join(VERIFIERS)}, and path/to/file.py:name for your own"
+            + f"There are {', '.join(VERIFIERS)}, and path/to/file.py:name or package.module:name for your own"
         )
     module, cls = VERIFIERS[name].split(":")
     made: type[Verifier] = getattr(importlib.import_module(module), cls)
@@ -70,6 +70,11 @@ def _check_options(name: str, made: type[Verifier], options: dict[str, Any]) -> 
             raise ConfigError(f"verifier {name!r} needs its option {option!r}")
 
 
+def meets(verdict: Verdict, right: bool) -> bool:
+    """Is the verdict on a canary the one that it must get?  A wrong one may earn a part, where parts are paid."""
+    return verdict.score is not None and (verdict.score >= 1) == right
+
+
 def self_check(name: str, options: dict[str, Any] | None = None) -> None:
     """Build a verifier and let it grade its canary pairs; a broken parser stops a run here, not as zero rewards.
 
@@ -80,7 +85,7 @@ def self_check(name: str, options: dict[str, Any] | None = None) -> None:
     verifier = build(name, options)
     for gold, given, right in verifier.canaries:
         verdict = judge(verifier, verifier.present(given), gold)
-        if verdict.score != float(right):
+        if not meets(verdict, right):
             told = verdict.error or f"score {verdict.score}"
             raise RuntimeError(
                 f"verifier {name!r} fails its self-check: answer {gold!r}, response {given!r} must be "

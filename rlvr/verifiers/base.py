@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 from rlvr.keys import ConfigError, nearest
 from rlvr.records import Verdict
-from rlvr.verifiers.extract import Mode, after_thought, final_span
+from rlvr.verifiers.extract import Found, Mode, after_thought, final_span
 
+VOTE = 2000  # characters of a final answer that its normal form is made of
 Canary = tuple[Any, str, bool]  # answer, text of a final answer, is it right
 
 
@@ -65,7 +66,19 @@ class SpanVerifier(Verifier):
         text = after_thought(response, self.prefilled)
         found = final_span(text, self.extract)
         right = found.span != "" and self.grade(found.span, found.how, answer)
-        return Verdict(score=float(right), parts={"answered": float(found.span != ""), "boxes": float(found.boxes)})
+        return self.verdict(found, right)
+
+    def verdict(self, found: Found, right: bool) -> Verdict:
+        """The verdict on a final answer."""
+        parts = {"answered": float(found.span != ""), "boxes": float(found.boxes)}
+        return Verdict(score=float(right), parts=parts, answer=self.form(found.span[:VOTE]) if found.span else "")
+
+    def form(self, span: str) -> str:
+        """A final answer in a normal form: equal for answers that are written differently, where that is easily told.
+
+        Only votes are counted by it, never scores.
+        """
+        return " ".join(span.split())
 
     def present(self, given: str) -> str:
         box = "\\boxed{%s}"

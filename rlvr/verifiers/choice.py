@@ -24,6 +24,9 @@ _FORMS = [
     re.compile(rf"{_LETTER}[)\]}}]?\s*[.:)\]]\s*(?P<text>.*)", re.S | re.I),
     re.compile(r"[(\[]\s*(?P<letter>[A-Za-z])\s*[)\]]\s*(?P<text>.*)", re.S),
 ]
+_WITH_TEXT = re.compile(  # "B, Rome" and "Rome (B)": letter and text of one option
+    r"\(?(?P<letter>[A-Za-z])\)?\s*[,-]\s*(?P<text>.+)|(?P<before>.+?)\s*\(\s*(?P<behind>[A-Za-z])\s*\)", re.S
+)
 _REASON = re.compile(r"[\s,]*\b(?:because|since|as|not|rather than|instead of)\b.*", re.S | re.I)
 _MARKED = r"(?:\(\s*[A-Za-z]\s*\)|[A-Z]\s*[).:\]]|[A-Z]\s*$)"  # a letter that stands for an option
 _HEDGES = [
@@ -102,7 +105,12 @@ class Choice(SpanVerifier):
         if self.extract == "auto" and (found.how == "last" or not found.span):
             found = Found(_said(text), "whole", found.boxes)
         right = found.span != "" and self.grade(found.span, found.how, answer)
-        return Verdict(score=float(right), parts={"answered": float(found.span != ""), "boxes": float(found.boxes)})
+        return self.verdict(found, right)
+
+    def form(self, span: str) -> str:
+        span = _normal(span[:_LONGEST])
+        letter = _letter(span)
+        return letter["letter"].upper() if letter else _fold(span)
 
     def grade(self, span: str, how: Mode, answer: Any) -> bool:
         if len(span) > _LONGEST:
@@ -111,8 +119,12 @@ class Choice(SpanVerifier):
         if question.value:
             return self._same(question.value, span)
         named = self._options_of(span, question)
-        if named and len(span) > 1:
+        if named and (len(span) > 1 or not span.isalpha()):
             return named == [question.letter]
+        if match := _WITH_TEXT.fullmatch(span):
+            name, text = match["letter"] or match["behind"], match["text"] or match["before"]
+            if self._options_of(text, question) == [name.upper()]:
+                return name.upper() == question.letter
         letter = _letter(span)
         if letter is None or letter["letter"].upper() != question.letter:
             return False
@@ -201,7 +213,8 @@ def _normal(span: str) -> str:
 
 def _fold(text: str) -> str:
     """The form in which texts of options are compared."""
-    return " ".join(re.sub(r"[^\w%./+^=<>-]+", " ", text.replace("$", "").casefold()).split()).rstrip(".")
+    text = re.sub(r"[^\w%./+^=<>-]+", " ", re.sub(r"[${}_]", "", text).casefold())
+    return " ".join(text.split()).removeprefix("the ").rstrip(".")
 
 
 def _quantity(text: str) -> tuple[Rational | None, str]:

@@ -29,9 +29,9 @@ class Composite(Verifier):
 
     Args:
         parts: by name, `{verifier: ..., weight: 1.0, options: {...}, only_if: ...}`.  `verifier` is the name of any
-            verifier (math, choice, ...; format, length and language look at the form alone) or path/to/file.py:name
-            of your own.  `only_if` names another part; this one pays nothing where that one's score is 0, so that
-            a well-formed wrong answer earns nothing.
+            verifier (math, choice, ...; format, length and language look at the form alone) or your own (custom.py).
+            `only_if` names another part; this one pays nothing where that one's score is 0, so that a well-formed
+            wrong answer earns nothing.
     """
 
     name: ClassVar[str] = "composite"

@@ -1,14 +1,22 @@
-"""A user's own verifier: `path/to/file.py:name` of a function or of a Verifier class."""
+"""A user's own verifier: a function or a Verifier class, as `path/to/file.py:name` or `package.module:name`."""
 
 import importlib.util
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 from rlvr.keys import ConfigError, nearest
 from rlvr.records import Verdict
 from rlvr.verifiers.base import Verifier
+
+
+def is_own(name: str) -> bool:
+    """Does the name of a verifier point at code, instead of being one that rlvr has?"""
+    return ":" in name or name.endswith(".py")
 
 
 class Custom(Verifier):
@@ -44,30 +52,50 @@ class Custom(Verifier):
 
 
 def load(path: str) -> Callable[..., Any]:
-    """The function or class that `path/to/file.py:name` points at.
+    """The function or class that `path/to/file.py:name` or `package.module:name` points at.
+
+    Both are looked for from the current directory; a module also where Python finds its packages.
 
     Raises:
-        ConfigError: no such file or name, or the file cannot be imported; the message names what is near.
+        ConfigError: no such file, module or name, or it cannot be imported; the message names what is near.
     """
-    file, _, function = path.rpartition(":")
-    if not file or not function:
-        raise ConfigError(f"verifier {path!r}: write it as path/to/file.py:function (or :Class)")
-    where = Path(file).expanduser()
+    where, _, name = path.rpartition(":")
+    if not where or not name:
+        raise ConfigError(f"verifier {path!r}: write it as path/to/file.py:name or package.module:name")
+    module = _file(path, where) if where.endswith(".py") else _module(path, where)
+    found = vars(module).get(name)
+    if not callable(found):
+        names = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
+        hint = nearest(name, names)
+        raise ConfigError(
+            f"verifier {path!r}: {where} has no function or class {name}" + (f"; did you mean {hint}?" if hint else "")
+        )
+    return found
+
+
+def _file(path: str, name: str) -> ModuleType:
+    where = Path(name).expanduser()
     if not where.is_file():
-        raise ConfigError(f"verifier {path!r}: there is no file {file} (looked from {os.getcwd()})")
+        raise ConfigError(f"verifier {path!r}: there is no file {name} (looked from {os.getcwd()})")
     spec = importlib.util.spec_from_file_location(f"rlvr_custom_{where.stem}", where)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    try:
+    with _told(path, name):
         spec.loader.exec_module(module)
+    return module
+
+
+def _module(path: str, name: str) -> ModuleType:
+    here = os.getcwd()
+    if not {here, ""} & set(sys.path):
+        sys.path.append(here)
+    with _told(path, name):
+        return importlib.import_module(name)
+
+
+@contextmanager
+def _told(path: str, name: str) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:
-        raise ConfigError(f"verifier {path!r}: {file} cannot be imported: {type(error).__name__}: {error}") from error
-    found = vars(module).get(function)
-    if not callable(found):
-        names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        hint = nearest(function, names)
-        raise ConfigError(
-            f"verifier {path!r}: {file} has no function or class {function}"
-            + (f"; did you mean {hint}?" if hint else "")
-        )
-    return found
+        raise ConfigError(f"verifier {path!r}: {name} cannot be imported: {type(error).__name__}: {error}") from error

@@ -32,6 +32,9 @@ class Exact(SpanVerifier):
     def grade(self, span: str, how: Mode, answer: Any) -> bool:
         return self._normal(span) == self._normal(answer)
 
+    def form(self, span: str) -> str:
+        return self._normal(span)
+
     def _normal(self, text: str) -> str:
         text = " ".join(text.split())
         return text.casefold() if self.ignore_case else text

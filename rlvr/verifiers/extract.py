@@ -1,7 +1,7 @@
 """Find the final answer in a response.
 
 One rule for all verifiers: only text after the reasoning counts, the last complete box wins, then `####`, then
-"answer is"/"Answer:", then (auto and last) the last formula or number.
+`<answer>...</answer>`, then "answer is"/"Answer:", then (auto and last) the last formula or number.
 """
 
 import re
@@ -21,11 +21,15 @@ _FORMULA = re.compile(
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
 _PLAIN = rf"(?:{_DIGITS}(?:\.\d+)?|\.\d+)"
 NUMBER_IN_TEXT = re.compile(
-    rf"(?<![\w.\\^_{{])(?:(?<![)\]])[-+\u2212])?(?:\\?[$\u20ac\u00a3]\s?)?(?:(?<=[$\u20ac\u00a3])[-\u2212])?"
-    rf"{_PLAIN}(?:[eE][-+]?\d+)?(?:\s?/\s?{_PLAIN})?(?:\s?\\?%)?(?![\w^_{{])"
+    rf"(?<![\w.\\^_{{])(?<!\d:)(?:(?<![)\]])[-+\u2212])?(?:\\?[$\u20ac\u00a3]\s?)?(?:(?<=[$\u20ac\u00a3])[-\u2212])?"
+    rf"{_PLAIN}(?:[eE][-+]?\d+)?(?:\s?/\s?{_PLAIN})?(?:\s?\\?%)?(?![\w^_{{]|:\d)"
 )
 _OPERATOR_BEFORE = re.compile(r"(?:[*/^\u00d7\u00b7]|[\w)}][ \t]*[-+\u2212])[ \t]*$")
 _OPERATOR_AFTER = re.compile(r"[ \t]*(?:[+*/^\u00d7\u00b7=][ \t]*\w|-[ \t]*\d|\\)")
+_EMPHASIS = re.compile(r"\*\*([^*\n]+)\*\*")
+_WORD = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2}|[$!?](?=\s|$)")
+_REMARK = re.compile(r"(?<=\S)\s+\((?!\s*(?:or|and)\b)[^()\d]*[a-z]{2}[^()\d]*\)\s*$")  # "6 (see above)"
+_LONGEST = 4000  # characters of what is tidied; a longer span is no answer of any kind
 _END = re.compile(r"(?:[.!?](?:\s|$)|\n|\s(?:because|since|as|so|where|which)\s)")
 
 
@@ -103,7 +107,7 @@ def final_span(text: str, mode: Mode) -> Found:
     ways = {
         "boxed": lambda: unbox(all_boxes[-1]) if all_boxes else "",
         "hash": lambda: _after_hash(text),
-        "answer": lambda: _after_mark(text),
+        "answer": lambda: _marked(text),
         "last": lambda: _last(text),
         "whole": lambda: text,
     }
@@ -116,7 +120,7 @@ def final_span(text: str, mode: Mode) -> Found:
 def tidy(span: str) -> str:
     """Without Markdown emphasis, code ticks, surrounding dollars and the full stop at the end."""
     span, before = span.strip(), None
-    while span != before:
+    while span != before and len(span) <= _LONGEST:
         before = span
         span = span.strip().rstrip(".,;:").strip().strip("*")
         for mark in ("__", "`", "$$"):
@@ -128,7 +132,23 @@ def tidy(span: str) -> str:
 
 
 def _after_hash(text: str) -> str:
-    return text.rpartition("####")[2].lstrip().split("\n", 1)[0] if "####" in text else ""
+    line = text.rpartition("####")[2].lstrip().split("\n", 1)[0] if "####" in text else ""
+    return _after_mark(line) or line
+
+
+def tagged(text: str) -> str | None:
+    """What stands in the last `<answer>...</answer>`, or None where there is none."""
+    closed = text.rfind("</answer>")
+    opened = text.rfind("<answer>", 0, max(closed, 0))
+    return None if opened < 0 else text[opened + len("<answer>") : closed].strip()
+
+
+def _marked(text: str) -> str:
+    """What stands in the last tags, or behind the last mark; of several lines in tags, the answer that they end in."""
+    inner = tagged(text)
+    if inner is None:
+        return _after_mark(text)
+    return _after_mark(inner) or (_last(inner) if "\n" in inner else inner)
 
 
 def _after_mark(text: str) -> str:
@@ -144,14 +164,18 @@ def _after_mark(text: str) -> str:
         # words behind the formula belong to the answer ("$3$ or $5$", "$5$ cm")
         return match.group(0) if not tail else f"{match.group(match.lastgroup or 0)} {tail}".replace("$", "")
     end = _END.search(rest)
-    return rest[: end.start()] if end else rest
+    return _REMARK.sub("", rest[: end.start()] if end else rest)
 
 
 def _last(text: str) -> str:
-    """The last formula or stand-alone number, whichever comes later."""
+    """The last formula or stand-alone number, whichever comes later; else a last line that is all LaTeX."""
+    text = _EMPHASIS.sub(r"\1", text)
     formulas, numbers = list(_FORMULA.finditer(text)), list(NUMBER_IN_TEXT.finditer(text))
     if formulas and (not numbers or numbers[-1].end() <= formulas[-1].end()):
         return formulas[-1].group(0)
+    line = text.rstrip().rpartition("\n")[2].lstrip(" .=")
+    if "\\" in line and "\\boxed" not in line and not _WORD.search(line):
+        return line
     if not numbers:
         return ""
     number = numbers[-1]

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 from rlvr.verifiers.base import Canary, SpanVerifier
 from rlvr.verifiers.extract import Mode, tidy, unbox
 from rlvr.verifiers.math_equal import equal
-from rlvr.verifiers.math_read import read
+from rlvr.verifiers.math_read import MAX_LENGTH, read
 from rlvr.verifiers.math_text import normalise, squash
+from rlvr.verifiers.rational import read_rational
 
 _NO_ANSWER = re.compile(
     r"proof|prove|not\s?found|see (?:the )?(?:solution|proof|above)|none|n/?a|null|unknown|todo|\?+|-+", re.I
@@ -26,6 +27,7 @@ class Math(SpanVerifier):
         approximations (3.14 is not pi);
       * all elements are needed, order matters in pairs and tuples only; `3 or 5` is a list and never right for 3;
       * equations are equal up to a non-zero factor, inequalities up to a positive one;
+      * a value and its approximation (`1/3 \\approx 0.333`) that agree to the last digit are one answer;
       * what cannot be read as a whole (sums, integrals, words) or is too large to compute is compared as text, and
         never searched for numbers;
       * percent signs: the policy of rational.py (28% is 0.28; gold 28% also takes 28; gold 28 does not take 28%);
@@ -64,9 +66,21 @@ class Math(SpanVerifier):
 
     def grade(self, span: str, how: Mode, answer: Any) -> bool:
         gold = _gold(answer)
-        if squash(normalise(gold)) == squash(normalise(span)):
-            return True
-        return equal(read(gold), read(span))
+        if max(len(gold), len(span)) > MAX_LENGTH:
+            return gold == span
+        right, given = normalise(gold), normalise(span)
+        return right == given or _same_words(right, given) or equal(read(gold), read(span))
+
+
+def _same_words(right: str, given: str) -> bool:
+    """Words in `\\text{}` may be written without it: Amy alone is a product of three variables."""
+    text = squash(right).casefold()
+    wordy = "\\text" in right + given and re.search("[a-z]{2}", text) and "\\" not in text.replace("\\or", "")
+    return bool(wordy) and text == squash(given).casefold()
+
+    def form(self, span: str) -> str:
+        number = read_rational(span)
+        return str(number.value) if number else squash(normalise(span)).casefold()
 
 
 def _gold(answer: Any) -> str:

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import sympy
+from sympy import Expr
+
 from rlvr.verifiers.math_kinds import (
     Answer,
     Based,
@@ -12,6 +15,7 @@ from rlvr.verifiers.math_kinds import (
     Ordered,
     Pair,
     RealSet,
+    Rounded,
     Scalar,
     Text,
     Unordered,
@@ -20,6 +24,7 @@ from rlvr.verifiers.math_sets import as_real_set
 from rlvr.verifiers.math_text import squash
 from rlvr.verifiers.math_values import ratio, same
 from rlvr.verifiers.rational import agree
+from rlvr.verifiers.units import canonical
 
 
 def equal(gold: Answer, given: Answer) -> bool:
@@ -27,8 +32,18 @@ def equal(gold: Answer, given: Answer) -> bool:
 
     Not symmetric in one respect only: a gold with a percent sign accepts the bare number.
     """
+    if isinstance(gold, Rounded):
+        return equal(gold.value, given) or equal(gold.decimal, given)
+    if isinstance(given, Rounded):
+        return equal(gold, given.value) or equal(gold, given.decimal)
+    if (named := _named(gold)) and (others := _named(given)):
+        return named.keys() == others.keys() and all(equal(named[name], others[name]) for name in named)
     if isinstance(gold, Labelled) or isinstance(given, Labelled):
         return _labelled(gold, given)
+    if isinstance(gold, Unordered) and named and isinstance(given, Pair | Ordered):
+        return _in_order([named[name] for name in sorted(named)], _coordinates(given))
+    if isinstance(given, Unordered) and isinstance(gold, Pair | Ordered) and (others := _named(given)):
+        return _in_order(_coordinates(gold), [others[name] for name in sorted(others)])
     if {type(gold), type(given)} == {Pair, RealSet}:
         a, b = as_real_set(gold), as_real_set(given)
         return a is not None and b is not None and _real_sets(a, b)
@@ -64,9 +79,26 @@ def equal(gold: Answer, given: Answer) -> bool:
 def _scalars(gold: Scalar, given: Scalar) -> bool:
     if gold.unit and given.unit and gold.unit != given.unit:
         return False
+    if {gold.unit, given.unit} in ({"degree", ""}, {"degree", "rad"}) and _in_radians(gold) == _in_radians(given):
+        return True
+    if gold.unit and not given.unit and given.expr.free_symbols and _letter(given.expr, gold.expr) == gold.unit:
+        return True  # 3 h, read as 3 times a variable
     if gold.rational and given.rational:
         return agree(gold.rational, given.rational)
     return same(gold.expr, given.expr)
+
+
+def _letter(given: Expr, gold: Expr) -> str:
+    """The unit that `given` has beyond `gold` as a one-letter variable, or ""."""
+    factor = given / gold if not gold.is_zero else gold
+    return canonical(str(factor)) if factor.is_Symbol else ""
+
+
+def _in_radians(angle: Scalar) -> Expr | None:
+    """An angle with a degree sign, or a multiple of pi; None for a plain number, which may be either."""
+    if angle.unit == "degree":
+        return angle.expr * sympy.pi / 180
+    return angle.expr if angle.expr.has(sympy.pi) else None
 
 
 def _labelled(gold: Answer, given: Answer) -> bool:
@@ -77,9 +109,29 @@ def _labelled(gold: Answer, given: Answer) -> bool:
     if zeros[0] is not None and zeros[1] is not None:
         return ratio(zeros[0], zeros[1]) is not None
     if isinstance(gold, Labelled):
-        constant = not isinstance(gold.value, Scalar) or not gold.value.expr.free_symbols or "(" in gold.name
+        constant = not isinstance(gold.value, Scalar) or not gold.value.expr.free_symbols
+        constant = constant or "(" in gold.name or "_" in gold.name  # a function or sequence
         return not isinstance(given, (Labelled, Equation)) and constant and equal(gold.value, given)
     return isinstance(given, Labelled) and not isinstance(gold, Equation) and equal(gold, given.value)
+
+
+def _named(answer: Answer) -> dict[str, Answer] | None:
+    """The values of `x = 1, y = 2` and of `(x, y) = (1, 2)` by name."""
+    if isinstance(answer, Labelled) and answer.name.startswith("(") and isinstance(answer.value, Pair | Ordered):
+        names, values = answer.name.strip("()").split(","), _coordinates(answer.value)
+    elif isinstance(answer, Unordered) and all(isinstance(item, Labelled) for item in answer.items):
+        names = [item.name for item in answer.items if isinstance(item, Labelled)]
+        values = [item.value for item in answer.items if isinstance(item, Labelled)]
+    else:
+        return None
+    return dict(zip(names, values, strict=True)) if len(set(names)) == len(names) == len(values) > 1 else None
+
+
+def _coordinates(answer: Pair | Ordered) -> list[Answer]:
+    """Of a point; none of an interval, which has a square bracket."""
+    if isinstance(answer, Ordered):
+        return list(answer.items)
+    return [answer.first, answer.second] if (answer.opened, answer.closed) == ("(", ")") else []
 
 
 def _in_order(gold: Sequence[Answer], given: Sequence[Answer]) -> bool:

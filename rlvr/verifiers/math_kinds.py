@@ -98,10 +98,20 @@ class Labelled:
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """A value and its decimal approximation, which agree: 1/3 \\approx 0.333."""
+
+    value: "Answer"
+    decimal: "Answer"
+
+
+@dataclass(frozen=True)
 class Matrix:
     """Rows of values."""
 
     rows: tuple[tuple["Answer", ...], ...]
 
 
-Answer = Text | Scalar | Based | Pair | Ordered | Unordered | RealSet | Equation | Inequality | Labelled | Matrix
+Answer = (
+    Text | Scalar | Based | Pair | Ordered | Unordered | RealSet | Equation | Inequality | Labelled | Rounded | Matrix
+)

@@ -149,7 +149,7 @@ class _Parser:
                 if under.is_zero:
                     raise Unreadable("division by zero")
                 result = result / under
-            elif (token[0].isdigit() or token[0] == ".") and self.tokens[self.at - 1] != "}":
+            elif (token[0].isdigit() or token[0] == ".") and self.tokens[self.at - 1] not in ("}", "!"):
                 raise Unreadable("a number behind a factor")
             else:
                 result = result * self.factor()

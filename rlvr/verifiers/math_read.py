@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 import sympy
+from sympy import Expr
 
 from rlvr.verifiers.math_kinds import (
     Answer,
@@ -20,28 +21,37 @@ from rlvr.verifiers.math_kinds import (
     Ordered,
     Pair,
     RealSet,
+    Rounded,
     Scalar,
     Text,
     Unordered,
 )
 from rlvr.verifiers.math_latex import Unreadable, parse_latex
-from rlvr.verifiers.math_sets import ALL, as_real_set, half_line, meet, union, without
+from rlvr.verifiers.math_sets import ALL, as_real_set, half_line, meet, merge, union, without
 from rlvr.verifiers.math_text import balanced, normalise, split_top, split_words
 from rlvr.verifiers.math_values import same
 from rlvr.verifiers.rational import Rational, read_rational
 from rlvr.verifiers.units import split_unit
 
 MAX_LENGTH = 1000
+COARSEST = sympy.Rational(2, 100)  # relative, of an approximation that stands beside its value
 _PLUS_MINUS = re.compile(r"\\pm(?![a-zA-Z])")
 _RELATION = re.compile(r"\\leq|\\geq|<|>")
-_MATRIX = re.compile(r"\\begin\{([pbB]?matrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\{\1\}", re.S)
+_MATRIX = re.compile(
+    r"[(\[]?\s*\\begin\{([pbB]?matrix|smallmatrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\{\1\}\s*[)\]]?", re.S
+)
+_NAME = r"(?:[A-Za-z]|\\[a-z]+)"
+_NAMES = re.compile(rf"\(\s*{_NAME}(?:\s*,\s*{_NAME})+\s*\)")
 _LABEL = re.compile(
-    r"(?:[A-Za-z](?:_(?:\w|\{\w+\}))?(?:\([a-z](?:,\s*[a-z])*\))?|[A-Z]{2,3}|\\angle\s*[A-Z]{1,3}|\|[A-Z]{2}\||"
+    r"(?:[A-Za-z](?:_(?:\w|\{\w+\}))?(?:\^\{-1\})?(?:\([\w|\\, ]+\))?|[A-Z]{2,3}|\\angle\s*[A-Z]{1,3}|\|[A-Z]{2}\||"
     r"\\(?:alpha|beta|gamma|theta|lambda|mu|sigma|phi|rho|omega|Delta)|\\text\{[^{}]*\})"
 )
+_DECIMALS = re.compile(r"\d*\.(\d+)|\d")
 _REALS = re.compile(r"\\mathbb\{R\}|(?:\\text\{)?\s*(?:all|the)(?: set of(?: all)?)? reals?(?: numbers?)?\s*\}?", re.I)
 _BUILDER = re.compile(r"\\\{\s*([a-z])\s*(?:\\in\s*\\mathbb\{R\}\s*)?(?:\||\\mid|\\colon|:)\s*(.*)\\\}", re.S)
-_BASED = re.compile(r"(\d[0-9A-F]*)_(?:\{(\d{1,2})\}|(\d))")
+_NONE = re.compile(r"(?:\\text\{)?\s*(?:(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set)\s*\}?", re.I)
+_BASED = re.compile(r"\(?(\d[0-9A-Fa-f]*)\)?_(?:\{\s*\(?(\d{1,2})\)?\s*\}|(\d))")
+_POINT = re.compile(r"[A-Z](?:'|_\w)?\s*(?=\()")
 
 
 @lru_cache(maxsize=4096)
@@ -65,10 +75,12 @@ def _read(text: str) -> Answer:
 
 def _number(text: str) -> Answer | None:
     if based := _BASED.fullmatch(text):
-        return Based(based[1], int(based[2] or based[3]))
+        return Based(based[1].upper(), int(based[2] or based[3]))
     if number := read_rational(text):
         return _plain(number)
-    return None
+    head, unit = split_unit(text)
+    number = read_rational(head)
+    return _plain(number, unit) if number else None
 
 
 def _plain(number: Rational, unit: str = "") -> Scalar:
@@ -105,6 +117,8 @@ def _bracketed(text: str) -> Answer | None:
     inner = _inside(text, ("\\{",), ("\\}",))
     if inner is not None:
         return Unordered(tuple(_read(part) for part in split_top(inner, ",;")))
+    if label := _POINT.match(text):  # P(1, 2)
+        text = text[label.end() :]
     inner = _inside(text, ("(", "["), (")", "]"))
     if inner is None:
         return None
@@ -146,7 +160,7 @@ def _real_set(text: str) -> Answer | None:
         return RealSet(inner.pieces, match[1]) if inner and inner.variable in (match[1], None) else None
     if _REALS.fullmatch(text):
         return RealSet((ALL,))
-    if text == "\\emptyset":
+    if text == "\\emptyset" or _NONE.fullmatch(text):
         return RealSet(())
     if len(parts := split_words(text, r"\\cup(?![a-zA-Z])")) > 1:
         return union([_read(part) for part in parts])
@@ -161,7 +175,9 @@ def _real_set(text: str) -> Answer | None:
 
 
 def _related(text: str) -> Answer | None:
-    """Equations, labelled values, inequalities."""
+    """Equations, labelled values, inequalities, approximations."""
+    if len(sides := split_words(text, r"\\approx(?![a-zA-Z])")) == 2:
+        return _rounded(*sides)
     if "\\neq" in text:
         sides = split_words(text, r"\\neq")
         return _apart(*sides) if len(sides) == 2 else None
@@ -170,7 +186,7 @@ def _related(text: str) -> Answer | None:
     sides = split_top(text, "=")
     if len(sides) < 2 or not all(sides):
         return None
-    if _LABEL.fullmatch(sides[0]) and len(sides) == 2:
+    if len(sides) == 2 and (_LABEL.fullmatch(sides[0]) or _NAMES.fullmatch(sides[0])):
         return _labelled(*sides)
     values = [_read(side) for side in sides]
     exprs = [value.expr for value in values if isinstance(value, Scalar)]
@@ -192,6 +208,18 @@ def _labelled(name: str, text: str) -> Answer:
     return Labelled(name.replace(" ", ""), value, zero)
 
 
+def _rounded(left: str, right: str) -> Answer | None:
+    """A value with its approximation; only one that holds to its last digit and is not so coarse as to be a hedge."""
+    value, decimal = _read(left), _read(right)
+    if not (isinstance(decimal, Scalar) and decimal.rational and (places := _DECIMALS.search(right))):
+        return None
+    if isinstance(value, Scalar) and value.expr.is_number:
+        off = abs(value.expr.evalf(30) - decimal.expr)
+        close = off <= min(sympy.Rational(6, 10 ** (len(places[1] or "") + 1)), COARSEST * abs(decimal.expr))
+        return Rounded(value, decimal) if close else None
+    return _labelled(left, right) if _LABEL.fullmatch(left) else None
+
+
 def _apart(left: str, right: str) -> Answer | None:
     name, point = parse_latex(left), parse_latex(right)
     if not name.is_Symbol or not point.is_number:
@@ -210,6 +238,12 @@ def _inequality(sides: list[str], signs: list[str]) -> Answer | None:
             continue
         bigger.append(((right - left) if up else (left - right), sign in "<>"))
     symbols = set().union(*(expr.free_symbols for expr in exprs))
+    if (
+        len(symbols) == 1
+        and len(sides) == 2
+        and (found := _absolute(exprs[0], exprs[1], signs[0], next(iter(symbols))))
+    ):
+        return found
     if len(symbols) == 1 and bigger:
         halves = [half_line(expr, strict, next(iter(symbols))) for expr, strict in bigger]
         pieces = [half for half in halves if half is not None]
@@ -218,10 +252,23 @@ def _inequality(sides: list[str], signs: list[str]) -> Answer | None:
     return Inequality(*bigger[0]) if len(bigger) == 1 and len(exprs) == 2 else None
 
 
+def _absolute(left: Expr, right: Expr, sign: str, x: Expr) -> RealSet | None:
+    """|u| < c and |u| > c with u linear in x and a positive number c; None for anything else."""
+    if isinstance(right, sympy.Abs):
+        left, right, sign = right, left, {"<": ">", ">": "<", "\\leq": "\\geq", "\\geq": "\\leq"}[sign]
+    if not (isinstance(left, sympy.Abs) and right.is_positive):
+        return None
+    strict, inner = sign in "<>", left.args[0]
+    far = [half_line(inner - right, strict, x), half_line(-inner - right, strict, x)]
+    near = [half_line(right - inner, strict, x), half_line(right + inner, strict, x)]
+    halves = [half for half in (near if sign in ("<", "\\leq") else far) if half is not None]
+    if len(halves) < 2:
+        return None
+    return RealSet(meet(halves) if sign in ("<", "\\leq") else merge(halves), str(x))
+
+
 def _scalar(text: str) -> Answer | None:
     head, unit = split_unit(text)
-    if number := read_rational(head):
-        return _plain(number, unit)
     if "%" in text:
         return None
     if unit:

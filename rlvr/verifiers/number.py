@@ -57,6 +57,10 @@ class Number(SpanVerifier):
             given = _only_number(span)
         return given is not None and agree(gold, given, self.tolerance)
 
+    def form(self, span: str) -> str:
+        number = read_quantity(span) or _only_number(span)
+        return str(number.value) if number else super().form(span)
+
 
 @lru_cache(maxsize=4096)
 def read_quantity(text: str) -> Rational | None:

@@ -227,8 +227,8 @@ class VerifierPool:
             process.send('{"items": [' + ", ".join(item.message for item in batch) + "]}")
             for item in batch:
                 timeout = max(self.timeout, process.patience[item.spec])
-                score, parts, error, took = process.receive(timeout)
-                self._settle(item, Verdict(score=score, parts=parts, error=error), took)
+                score, parts, error, answer, took = process.receive(timeout)
+                self._settle(item, Verdict(score=score, parts=parts, error=error, answer=answer), took)
                 done += 1
         except TimedOut:
             lost, seconds = f"timeout after {timeout:g} s", timeout

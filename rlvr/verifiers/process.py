@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 START_TIMEOUT = 120.0  # seconds to import and self-check a verifier, on a busy machine too
+OURS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # SLURM sends them to all processes; the trainer alone may act
 PAUSE = 0.0005  # seconds: replies of quick verifiers are read several at a time, not with a wake-up for each
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,14 +37,18 @@ class Process:
             "CUDA_VISIBLE_DEVICES": "",  # grading needs no GPU and must not take memory there
             "OMP_NUM_THREADS": "1",
         }
-        self.popen = subprocess.Popen(
-            [sys.executable, "-m", "rlvr.verifiers.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-            bufsize=0,
-        )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)  # inherited, from the first instruction on
+        try:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "rlvr.verifiers.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+                bufsize=0,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.known: dict[str, str | None] = {}  # verifiers that it has tried to warm up: None, or why they are unusable
         self.patience: dict[str, float] = {}  # seconds that the usable ones may need for a response
         self._buffer = b""

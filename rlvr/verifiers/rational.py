@@ -31,9 +31,16 @@ _MIXED = [
 ]
 _PLAIN = [
     ("\u2212", "-"), ("\u2013", "-"), ("\u00d7", r"\times "), ("\u00b7", r"\cdot "), ("\uff05", "%"),
-    ("{,}", ","), ("\\$", ""), ("$", ""), ("\u20ac", ""), ("\u00a3", ""), ("\\%", "%"), ("\\!", ""),
+    ("{,}", ","), ("\\$", ""), ("$", ""), ("\u20ac", ""), ("\u00a3", ""), ("\\%", "%"),
 ]  # fmt: skip
-_THOUSAND_SPACE = re.compile(r"(?<=\d)(?:\\,|\\ |\\;|\\:|~|\u202f|\u00a0)(?=\d{3}(?!\d))")
+_THOUSAND_SPACE = re.compile(r"(?<=\d)(?:\\[, ;:]|~|\u202f|\u00a0)(?=\d{3}(?!\d))")
+_SPACE = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:[,;: ]|q?quad(?![a-zA-Z]))|~|\u00a0|\u202f")  # but no line break
+_THIN = re.compile(r"(?<!\\)((?:\\\\)*)\\!")
+_SPACED = re.compile(r"[-+]?\d{1,3}(?: \d{3})+(?:\.\d+)?")
+_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}  # powers of ten
+_SCALED = re.compile(
+    rf"(?P<head>[^a-zA-Z\\]*\d[^a-zA-Z\\]*)(?:\\text\{{)?\s*(?P<scale>{'|'.join(_SCALES)})s?\s*\}}?", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,12 @@ def read_rational(text: str) -> Rational | None:
     if _INTEGER.fullmatch(text):  # by far the most frequent answer
         return Rational(Fraction(int(text)))
     text = plain(text)
+    if match := _SCALED.fullmatch(text):
+        head = read_rational(match["head"])
+        scale = 10 ** _SCALES[match["scale"].lower()]
+        return Rational(head.value * scale) if head and not head.percent else None
+    if _SPACED.fullmatch(text):
+        text = text.replace(" ", "")
     for form in _MIXED:
         if (match := form.fullmatch(text)) and int(match["num"]) < int(match["den"]):
             value = _value(match["whole"]) + Fraction(int(match["num"]), int(match["den"]))
@@ -75,13 +88,13 @@ def plain(text: str) -> str:
     text = _THOUSAND_SPACE.sub("", text)
     for old, new in _PLAIN:
         text = text.replace(old, new)
-    text = re.sub(r"\\(?:left|right)(?![a-zA-Z])", "", text)
-    text = re.sub(r"\\[,;: ]|~|\u00a0|\u202f", " ", text)
+    text = re.sub(r"\\(?:left|right)(?![a-zA-Z])\s*\.?", "", text)
+    text = _SPACE.sub(r"\1 ", _THIN.sub(r"\1", text))
     text = re.sub(r"\\[dtc]frac(?![a-zA-Z])", r"\\frac", text)
     text = re.sub(r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}", text)
     text = re.sub(r"\\frac\s*(\d)\s*\{", r"\\frac{\1}{", text)
     text = re.sub(r"(\\frac\s*\{[^{}]*\})\s*(\d)", r"\1{\2}", text)
-    text = re.sub(r"\s*(?:per\s?cent|percent)$", "%", text.strip(), flags=re.I)
+    text = re.sub(r"\s*(?:\\text\{\s*)?(?:per\s?cent|%)\s*\}?$", "%", text.strip(), flags=re.I)
     while text.startswith("{") and text.endswith("}") and "{" not in text[1:-1] and "}" not in text[1:-1]:
         text = text[1:-1]
     return text.strip()

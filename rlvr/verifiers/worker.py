@@ -4,7 +4,7 @@ Reads one JSON message per line on standard input and answers on standard output
 that the parent knows which item is running.  It is killed at will and holds nothing that matters.
 
     {"warm": [name, options]} -> {"warm": null, "patience": seconds} or {"warm": "why it cannot be used", ...}
-    {"items": [[name, options, response, answer], ...]} -> [score, parts, error, seconds] per item
+    {"items": [[name, options, response, answer], ...]} -> [score, parts, error, answer, seconds] per item
 """
 
 import ctypes
@@ -49,7 +49,7 @@ def _warm(verifiers: dict[str, Verifier], name: str, options: dict[str, Any]) ->
 
 
 def _row(verdict: Verdict, seconds: float) -> list[Any]:
-    return [verdict.score, verdict.parts, verdict.error, seconds]
+    return [verdict.score, verdict.parts, verdict.error, verdict.answer, seconds]
 
 
 def _reply(replies: BinaryIO, message: Any) -> None:
@@ -72,9 +72,6 @@ def _limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY or soft > MEMORY:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
-    signal.signal(
-        signal.SIGTERM, signal.SIG_IGN
-    )  # SLURM sends it to all; the trainer still needs verdicts to finish its step
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: never outlive the trainer
 

@@ -1,34 +1,33 @@
-"""Packed against padded, forward and backward of one micro-batch of ragged sequences; the chunked head against logits.
+"""Packed against padded, and shared against copied prompts: forward and backward of one micro-batch.
 
-    python scripts/bench/layouts.py [--rounds 7]
+    python scripts/bench/layouts.py [rounds=7]
 
 Both sides run in turn in one process; medians and the spread of their ratio are printed.
 """
 
-import argparse
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 
 import torch
+from _measure import race, ratios, spread
+from _runs import settings, table
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rlvr.batch import Batch
 from rlvr.config import compose
-from rlvr.engine.head import ChunkedHead
 from rlvr.engine.models import LanguageModel
 from rlvr.engine.packing import Packed
 from rlvr.records import Completion, Prompt, Verdict
 
 
-def ragged(count: int, longest: int, vocabulary: int) -> Batch:
-    """Sequences of 1/8 to 1 of `longest` tokens, half prompt and half completion."""
+def ragged(count: int, longest: int, vocabulary: int, group: int = 1) -> Batch:
+    """Sequences of 1/8 to 1 of `longest` tokens, half prompt and half completion; `group` neighbours share a prompt."""
     generator = torch.Generator().manual_seed(0)
-    rows = []
-    for _ in range(count):
+    rows: list[list[list[int]]] = []
+    for row in range(count):
         half = int(torch.randint(longest // 8, longest, (1,), generator=generator)) // 2 + 1
         rows.append(torch.randint(3, vocabulary, (2, half), generator=generator).tolist())
+        rows[-1][0] = rows[row - row % group][0]
     prompts = [
         Prompt(id=str(i), source="s", text="", tokens=tuple(p), answer="", verifier="exact")
         for i, (p, _) in enumerate(rows)
@@ -37,25 +36,17 @@ def ragged(count: int, longest: int, vocabulary: int) -> Batch:
         Completion(tokens=tuple(c), logprobs=(0.0,) * len(c), text="", truncated=False, source="policy")
         for _, c in rows
     ]
-    return Batch.of(prompts, completions, [Verdict(score=1.0)] * count, group=1, limit=longest)
+    return Batch.of(prompts, completions, [Verdict(score=1.0)] * count, group=group, limit=longest)
 
 
-def race(name: str, one: Callable[[], None], other: Callable[[], None], rounds: int) -> None:
-    """Time two ways in turn."""
-    one(), other()
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        for run, told in zip((one, other), seconds, strict=True):
-            start = time.perf_counter()
-            run()
-            told.append(time.perf_counter() - start)
-    ratios = sorted(a / b for a, b in zip(*seconds, strict=True))
-    mine, theirs = (statistics.median(told) for told in seconds)
-    ratio, least, most = statistics.median(ratios), ratios[0], ratios[-1]
-    print(f"{name:<44} {mine:7.3f} s / {theirs:7.3f} s = {ratio:.2f}  [{least:.2f}, {most:.2f}]")
+def line(name: str, ways: tuple[Callable[[], None], Callable[[], None]], rounds: int) -> list[str]:
+    """A row of the table: two ways in turn."""
+    one, other = race(dict(zip("ab", ways, strict=True)), rounds).values()
+    return [name, spread(one), spread(other), ratios(one, other)]
 
 
-def layouts(rounds: int) -> None:
+def layouts(rounds: int) -> list[list[str]]:
+    """Rows of the table."""
     config = compose([])
     shape = Qwen2Config(
         vocab_size=512,
@@ -79,29 +70,21 @@ def layouts(rounds: int) -> None:
 
         return run
 
-    race("packed / padded, 32 ragged sequences", step("packed"), step("padded"), rounds)
+    ragged_ = line("packed / padded, 32 ragged sequences", (step("packed"), step("padded")), rounds)
+    groups = ragged(32, 256, 512, group=8)
+    once, copied = (Packed.of(groups, torch.device("cpu"), share) for share in (True, False))
 
+    def grouped(tokens: Packed) -> Callable[[], None]:
+        def run() -> None:
+            models["packed"](tokens, 1.0)["logprobs_BT"].sum().backward()
 
-def heads(rounds: int) -> None:
-    vocabulary, width, tokens = 151_936, 64, 256
-    linear = torch.nn.Linear(width, vocabulary, bias=False)
-    head, target = ChunkedHead(linear, 64), torch.randint(vocabulary, (tokens,))
-    hidden = torch.randn(tokens, width, requires_grad=True)
+        return run
 
-    def chunked() -> None:
-        head(hidden, target, 1.0, False)[0].sum().backward()
-
-    def plain() -> None:
-        logp = torch.log_softmax(linear(hidden), -1)
-        entropy = -(logp.detach().exp() * logp.detach()).sum(-1)
-        (logp.gather(1, target[:, None]).sum() + 0 * entropy.sum()).backward()
-
-    race("chunked head / all logits, 151,936 words", chunked, plain, rounds)
+    kept = len(once.ids_N) / len(copied.ids_N)
+    name = f"shared / copied prompts, 4 x 8, {kept:.0%} of the tokens"
+    return [ragged_, line(name, (grouped(once), grouped(copied)), rounds)]
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
-    layouts(rounds)
-    heads(rounds)
+    given = settings(rounds="7")
+    print(table(["one / other", "one, s", "other, s", "ratio, round by round"], layouts(int(given["rounds"]))))

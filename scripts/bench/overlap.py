@@ -7,8 +7,9 @@ Prints the seconds of each part, the largest memory, and whether every planted c
 
 import random
 import resource
-import sys
 import time
+
+from _runs import settings
 
 from rlvr.data.overlap import Questions, equal, near
 
@@ -28,8 +29,7 @@ def made_up(count: int, length: int, draw: random.Random) -> list[str]:
 
 def main() -> None:
     """Measure and print."""
-    given = {"rows": 100_000, "held": 5_000, "words": 80}
-    given |= {name: int(value) for name, _, value in (argument.partition("=") for argument in sys.argv[1:])}
+    given = {name: int(value) for name, value in settings(rows="100000", held="5000", words="80").items()}
     draw = random.Random(0)
     train, held = (made_up(given[name], given["words"], draw) for name in ("rows", "held"))
     copies = {i: train[i] for i in range(100)}

@@ -1,16 +1,17 @@
 """Executions per second in the sandbox and as bare `python -c`, on several processors at once.
 
-    python scripts/bench/sandbox.py [--workers 2] [--count 200]
+    python scripts/bench/sandbox.py [workers=2] [count=200]
 
 The ratio to the bare interpreter is what can be compared between machines and between busy and idle ones.
 """
 
-import argparse
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+
+from _runs import settings, table
 
 from rlvr.verifiers.sandbox import BACKENDS, Limits, Program, Sandbox, SandboxError
 
@@ -55,20 +56,17 @@ def boxed(backend: str, workers: int, count: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--workers", type=int, default=2, help="executions at the same time")
-    parser.add_argument("--count", type=int, default=200, help="executions per worker")
-    given = parser.parse_args()
-    print(f"{'way':24} {'per second':>10} {'ratio':>6}")
-    base = rate([bare()] * given.workers, given.count)
-    rows = {"python -c": base, "python -I -S -c": rate([bare("-I", "-S")] * given.workers, given.count)}
+    given = settings(workers="2", count="200")
+    workers, count = int(given["workers"]), int(given["count"])
+    base = rate([bare()] * workers, count)
+    rows = {"python -c": base, "python -I -S -c": rate([bare("-I", "-S")] * workers, count)}
     for backend in BACKENDS:
         try:
-            rows[f"sandbox, {backend}"] = boxed(backend, given.workers, given.count)
+            rows[f"sandbox, {backend}"] = boxed(backend, workers, count)
         except SandboxError as error:
             print(f"{backend}: {error}")
-    for way, found in rows.items():
-        print(f"{way:24} {found:10.0f} {found / base:6.2f}")
+    lines = [[way, f"{found:.0f}", f"{found / base:.2f}"] for way, found in rows.items()]
+    print(table(["way", "per second", "ratio"], lines))
 
 
 if __name__ == "__main__":

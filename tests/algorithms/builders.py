@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -58,6 +59,9 @@ KEYS: dict[str, Any] = dict(
     entropy_coef=0.0,
 )
 DAPO_KEYS: dict[str, Any] = dict(average="token", clip_high=0.28)
+
+ROOT = SimpleNamespace(rollout=SimpleNamespace(max_tokens=8, async_steps=0))
+"""What `check_across` reads of the keys outside the algorithm."""
 REWARD_KL: dict[str, Any] = dict(kl_estimator="k1", kl_in="reward")
 OWN_KEYS: dict[str, dict[str, Any]] = {
     "armor": DAPO_KEYS,

@@ -12,7 +12,17 @@ from rlvr.algorithms.base import Draw, Forward
 from rlvr.algorithms.qae import QAE
 from rlvr.config import compose
 from rlvr.keys import ConfigError
-from tests.algorithms.builders import laid, loss_and_gradient, make, make_batch, moved, near, prepared, random_batch
+from tests.algorithms.builders import (
+    ROOT,
+    laid,
+    loss_and_gradient,
+    make,
+    make_batch,
+    moved,
+    near,
+    prepared,
+    random_batch,
+)
 
 NEW = torch.tensor([[0.24, 0.8, 0.014, 0.22, 0.012], [0.2, 0.4, 1, 1, 1]], dtype=torch.float64).log()
 OLD = [[0.2, 0.5, 0.01, 0.4, 0.02], [0.3, 0.25]]
@@ -156,6 +166,16 @@ def test_dapo_behind_the_gate_trains_on_no_anchor() -> None:
     assert not make("armor", group=16, anchor="none").select(scores(7, [0.0] * 4, own=16)).any()
 
 
+def test_the_control_keeps_the_prompts_that_armor_keeps() -> None:
+    draw = torch.Generator().manual_seed(0)
+    own_PN, anchor_PM = (torch.rand(200, n, generator=draw).lt(p).float() for n, p in ((16, 0.1), (4, 0.3)))
+    armor, gate = make("armor", group=16), make("armor", group=16, anchor="none", ratio="plain")
+    kept = armor.select(torch.cat([own_PN[:, :15], anchor_PM], dim=1)).any(-1)
+    assert torch.equal(gate.select(torch.cat([own_PN, anchor_PM], dim=1)).any(-1), kept)
+    alone_P = (own_PN[:, :15].sum(-1) == 0) & (own_PN[:, 15] > 0)  # mixed by the 16th alone
+    assert 0 < kept.sum() < 200 and alone_P.any() and not kept[alone_P].any()
+
+
 def test_without_a_gate_an_anchor_takes_the_last_place_where_there_is_one() -> None:
     armor = make("armor", group=16, gate="none")
     drawn = torch.cat([scores(0, [0.0, 0.0, 1.0, 1.0], own=16), scores(16, [0.0, 0.0, 0.0, NAN], own=16)])
@@ -288,10 +308,6 @@ def test_the_variant_with_qae_has_the_ratio_of_one_and_the_advantage_of_the_othe
     ],
 )
 def test_contradictions_are_refused(keys: dict[str, Any], message: str) -> None:
-    class Root:
-        class rollout:
-            max_tokens = 8
-
-    make("armor", group=4).config.check_across(Root)
+    make("armor", group=4).config.check_across(ROOT)
     with pytest.raises(ConfigError, match=message):
-        make("armor", **(dict(group=4) | keys)).config.check_across(Root)
+        make("armor", **(dict(group=4) | keys)).config.check_across(ROOT)

@@ -7,7 +7,7 @@ import torch
 
 from rlvr.algorithms.base import Event, Forward
 from rlvr.keys import ConfigError
-from tests.algorithms.builders import make, make_batch, moved, near, prepared, random_batch
+from tests.algorithms.builders import ROOT, make, make_batch, moved, near, prepared, random_batch
 
 REFERENCE, OPTIMIZER = Event.RESET_REFERENCE, Event.RESET_OPTIMIZER
 
@@ -36,13 +36,9 @@ def test_optimizer_is_cleared_in_version_1_and_kept_in_version_2() -> None:
 
 
 def test_a_reset_of_a_reference_that_nothing_reads_is_refused() -> None:
-    class Root:
-        class rollout:
-            max_tokens = 8
-
-    make("prorl", reset_every=2, kl_coef=1e-4).config.check_across(Root)
+    make("prorl", reset_every=2, kl_coef=1e-4).config.check_across(ROOT)
     with pytest.raises(ConfigError, match=r"algorithm\.reset_every=2 moves a reference that nothing reads"):
-        make("prorl", reset_every=2).config.check_across(Root)
+        make("prorl", reset_every=2).config.check_across(ROOT)
 
 
 @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])

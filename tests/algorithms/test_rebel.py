@@ -4,7 +4,17 @@ import pytest
 import torch
 
 from rlvr.keys import ConfigError
-from tests.algorithms.builders import laid, loss_and_gradient, make, make_batch, moved, near, prepared, random_batch
+from tests.algorithms.builders import (
+    ROOT,
+    laid,
+    loss_and_gradient,
+    make,
+    make_batch,
+    moved,
+    near,
+    prepared,
+    random_batch,
+)
 from tests.algorithms.test_grpo import NEW, OLD
 
 
@@ -46,4 +56,4 @@ def test_a_pair_with_a_missing_half_neither_pushes_nor_counts() -> None:
 
 def test_an_odd_group_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"algorithm\.group=3: pairs"):
-        make("rebel", group=3).config.check_across(None)
+        make("rebel", group=3).config.check_across(ROOT)

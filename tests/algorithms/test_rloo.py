@@ -3,7 +3,7 @@
 import pytest
 
 from rlvr.keys import ConfigError
-from tests.algorithms.builders import laid, loss_and_gradient, make, make_batch, near, prepared
+from tests.algorithms.builders import ROOT, laid, loss_and_gradient, make, make_batch, near, prepared
 
 NEW = [[-0.5, -1.0], [-0.7, -0.2, -1.1], [-2.0], [-0.4, -0.9]]
 REF = [[-0.6, -0.8], [-0.7, -0.3, -1.0], [-1.5], [-0.5, -1.1]]
@@ -30,4 +30,4 @@ def test_one_correct_of_four() -> None:
 
 def test_a_single_completion_has_nothing_to_leave_out() -> None:
     with pytest.raises(ConfigError, match=r"algorithm\.group=1"):
-        make("rloo", group=1).config.check_across(None)
+        make("rloo", group=1).config.check_across(ROOT)

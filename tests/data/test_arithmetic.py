@@ -102,3 +102,17 @@ def test_a_missing_option():
     del config.options["seed"]
     with pytest.raises(ConfigError, match="options.seed is missing"):
         questions(config, "train")
+
+
+def test_sums_with_working_add_up_from_the_left():
+    rows = arithmetic.read(sums(train="5", options={"operands": 4, "worked": True}), "sums", "train", HERE)
+    for row in rows:
+        numbers = [int(number) for number in row.question.rstrip("=").split("+")]
+        *lines, total = [[int(number) for number in line.split("+")] for line in row.answer.split("=")]
+        assert lines == [[sum(numbers[:2]), *numbers[2:]], [sum(numbers[:3]), *numbers[3:]]]
+        assert total == [sum(numbers)]
+
+
+def test_working_is_for_sums_alone():
+    with pytest.raises(ConfigError, match=r"options.worked=True: true or false, and true for operators: \['\+'\]"):
+        arithmetic.read(sums(train="5", options={"operators": ["-"], "worked": True}), "sums", "train", HERE)

@@ -186,7 +186,7 @@ def test_rows_that_share_an_id_or_name_code_are_refused(tmp_path):
     assert [reason for _, reason in report.sources[0].ungradable] == [
         "2 rows have this id",
         "2 rows have this id",
-        "its verifier is code of a file, which only the config may name (data.sources.*.verifier)",
+        "its verifier is code, which only the config may name (data.sources.*.verifier)",
         "its verifier 5 is not a name",
         "its source ' ' is not a name",
     ]

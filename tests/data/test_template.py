@@ -5,7 +5,7 @@ from transformers import PreTrainedTokenizerFast
 from rlvr.data.template import Renderer, opened_thought, stop_ids
 from rlvr.keys import ConfigError
 from rlvr.records import Row
-from tests.data.helpers import data, model
+from tests.data.helpers import data, model, source
 
 SPECIAL = ["<bos>", "<eos>", "<end>", "<unk>", "<think>"]
 VOCABULARY = {token: i for i, token in enumerate([*SPECIAL, *map(chr, range(32, 127)), "\n"])}
@@ -189,3 +189,12 @@ def test_a_thought_that_the_template_opens_is_known(thinking, tag):
 )
 def test_only_an_open_tag_at_the_end_counts(text, tag):
     assert opened_thought(text) == tag
+
+
+def test_a_source_may_have_a_template_of_its_own():
+    both = data(template="{question}!", sources={"a": source(template="{question}?"), "b": source()})
+    renderer = Renderer(tokenizer(chat=None), model(), both)
+    asked = [renderer.render(row(("user", "why"), id=f"{name}/train/0")).text for name in ("a", "b", "elsewhere")]
+    assert [text.removeprefix("<bos>") for text in asked] == ["why?", "why!", "why!"]
+    with pytest.raises(ConfigError, match=r"data\.sources\.a\.template='q' does not contain"):
+        Renderer(tokenizer(), model(), data(sources={"a": source(template="q")}))

@@ -5,6 +5,9 @@ import socket
 import subprocess
 import sys
 
+from rlvr.launch import environment
+from tests.engine.models import HARDWARE
+
 
 def on_ranks(ranks: int, module: str, *arguments: object, timeout: float = 300) -> None:
     """Run `python -m module arguments` on `ranks` gloo ranks; fails with the first failing rank's errors."""
@@ -12,12 +15,7 @@ def on_ranks(ranks: int, module: str, *arguments: object, timeout: float = 300) 
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    env = os.environ | {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": "1",
-        "DS_ACCELERATOR": "cpu",
-    }
+    env = os.environ | environment(HARDWARE, cores=1) | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     world = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     started = [
         subprocess.Popen(

@@ -1,6 +1,10 @@
-"""One rank of `test_learner.py`: per case two updates on a fixed batch, their gradient norms, the weights' movement."""
+"""One rank of `test_learner.py`: per case two updates on a fixed batch, their gradient norms, the weights' movement.
+
+With `refuse`, updates that are not to be applied stand before each of the two.
+"""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,22 +47,48 @@ def two_updates(folder: str, world: World, case: dict[str, Any], state: Path) ->
     settings = hardware(**case.get("hardware", {}))
     learner = Learner(folder, MODEL, settings, OPTIM, world, temperature=0.7)
     before = {name: tensor.clone() for name, tensor in learner.weights()}
-    norms = []
+    norms, held = [], True
     for update in range(2):
         if update == 1 and case.get("resume"):
-            learner.save(state)
+            state.mkdir(exist_ok=True)
+            for file in learner.snapshot("policy"):
+                file.write(state)
+            world.barrier()
             learner = Learner(folder, MODEL, settings, OPTIM, world, temperature=0.7)
-            learner.load(state)
-        mini = share(world).weighted(case.get("average", "token"))
-        cuts = learner.cuts(mini, Algorithm.unit)
-        for number, rows in enumerate(cuts):
-            micro = piece(mini, rows)
-            new = learner.forward(micro, entropy_learns=True)
-            loss = -micro.token_mean(new.logprobs_BT * micro.advantages_BT + 0.1 * new.entropy_BT)
-            learner.backward(loss, last=number == len(cuts) - 1)
+            learner.load(state / "policy")
+        if case.get("refuse"):
+            held = held and refusals_hold(learner, world, case)
+        pieces = backward(learner, share(world).weighted(case.get("average", "token")))
         norms.append(learner.update(0.1))
     moved = {name: tensor - before[name] for name, tensor in learner.weights()}
-    return {"norms": norms, "moved": moved, "pieces": len(cuts)}
+    return {"norms": norms, "moved": moved, "pieces": pieces, "held": held}
+
+
+def backward(learner: Learner, mini: Batch, factor: float = 1.0) -> int:
+    """Make the gradient of the batch; returns the number of micro-batches."""
+    cuts = learner.cuts(mini, Algorithm.unit)
+    for number, rows in enumerate(cuts):
+        micro = piece(mini, rows)
+        new = learner.forward(micro, entropy_learns=True)
+        loss = -micro.token_mean(new.logprobs_BT * micro.advantages_BT + 0.1 * new.entropy_BT)
+        learner.backward(factor * loss, last=number == len(cuts) - 1)
+    return len(cuts)
+
+
+def refusals_hold(learner: Learner, world: World, case: dict[str, Any]) -> bool:
+    """Whether weights stay bit for bit after a gradient that is not admitted, and after NaN and inf on one rank."""
+    before = {name: tensor.clone() for name, tensor in learner.weights()}
+    mini, heard = share(world).weighted(case.get("average", "token")), []
+    for factor in (1.0, math.nan, math.inf):
+        backward(learner, mini, factor if world.rank == 0 else 1.0)
+
+        def admits(norm: float) -> bool:
+            heard.append(norm)
+            return not math.isfinite(norm)  # what is not finite must not pass even so
+
+        learner.update(0.1, admits)
+    same = all(torch.equal(tensor, before[name]) for name, tensor in learner.weights())
+    return same and 0 < heard[0] < math.inf and heard[1:] == [math.inf, math.inf]
 
 
 def main(folder: str, cases: str, out: str) -> None:

@@ -9,6 +9,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from rlvr.schema.hardware import HardwareConfig
 from rlvr.schema.model import ModelConfig
 
+ONE_ULP = 2**-23  # of weights near 1: how exactly what an update adds to them can be told from the sum
+
 SHAPE = dict(
     vocab_size=64,
     hidden_size=128,
@@ -38,6 +40,7 @@ HARDWARE = HardwareConfig(
     offload_parameters=False,
     gradient_checkpointing=False,
     attention="packed",
+    share_prompts=False,
     tokens_per_micro_batch=1000,
     head_chunk=16,
     tensor_parallel=1,

@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+from rlvr.engine import head as module
 from rlvr.engine.head import ChunkedHead
 
 TOKENS, WIDTH, VOCAB, TEMPERATURE = 23, 12, 41, 0.7
@@ -27,8 +28,10 @@ def gradients(linear, hidden):
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("chunk", [1, 7, 23, 100])
+@pytest.mark.parametrize("words", [1, 16, 41])
 @pytest.mark.parametrize("entropy_learns", [False, True])
-def test_head_equals_log_softmax_of_all_logits(bias, chunk, entropy_learns):
+def test_head_equals_log_softmax_of_all_logits(bias, chunk, words, entropy_learns, monkeypatch):
+    monkeypatch.setattr(module, "WORDS", words)
     linear, hidden, target, push_logprob, push_entropy = inputs(bias)
     logp = torch.log_softmax(linear(hidden) / TEMPERATURE, -1)
     plain = logp.gather(1, target[:, None])[:, 0], -(logp.exp() * logp).sum(-1)
@@ -45,8 +48,10 @@ def test_head_equals_log_softmax_of_all_logits(bias, chunk, entropy_learns):
     torch.testing.assert_close(gradients(linear, hidden), wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_a_masked_logit_gives_finite_numbers():
-    """A vocabulary entry of probability zero has a log-prob of -inf, which must not become NaN in the entropy."""
+@pytest.mark.parametrize("words", [1, 3])
+def test_a_masked_logit_gives_finite_numbers(words, monkeypatch):
+    """A word of probability zero has a logit of -inf, which must not become NaN, as a tile of its own either."""
+    monkeypatch.setattr(module, "WORDS", words)
     linear = torch.nn.Linear(2, 3, bias=True)
     with torch.no_grad():
         linear.bias[2] = -torch.inf
@@ -61,7 +66,7 @@ SCRIPT = """
 import resource, torch
 from rlvr.engine.head import ChunkedHead
 vocabulary, width, tokens = 151_936, 32, 512
-head = ChunkedHead(torch.nn.Linear(width, vocabulary, bias=False), 8)
+head = ChunkedHead(torch.nn.Linear(width, vocabulary, bias=False), 256)
 hidden = torch.randn(tokens, width, requires_grad=True)
 target = torch.randint(vocabulary, (tokens,))
 head(hidden[:8], target[:8], 1.0, False)[0].sum().backward()

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from tests.engine.launch import on_ranks
-from tests.engine.models import saved
+from tests.engine.models import ONE_ULP, saved
 
 
-def case(ranks=1, average="token", resume=False, **hardware):
-    return {"ranks": ranks, "average": average, "resume": resume, "hardware": hardware}
+def case(ranks=1, average="token", resume=False, refuse=False, **hardware):
+    return {"ranks": ranks, "average": average, "resume": resume, "refuse": refuse, "hardware": hardware}
 
 
 PLAIN = {"token": case(), "sequence": case(average="sequence")}
@@ -27,7 +27,14 @@ CASES = {
     "2 ranks, ZeRO 2": case(ranks=2, zero=2, tokens_per_micro_batch=8, average="sequence"),
     "2 ranks, ZeRO 3": case(ranks=2, zero=3, tokens_per_micro_batch=8),
     "2 ranks, ZeRO 3, resumed": case(ranks=2, zero=3, resume=True),
+    "refusals": case(refuse=True),
+    "refusals, ZeRO 1": case(zero=1, refuse=True),
+    "refusals, ZeRO 2, offloaded": case(zero=2, offload_optimizer=True, refuse=True),
+    "2 ranks, refusals": case(ranks=2, refuse=True),
+    "2 ranks, refusals, ZeRO 2": case(ranks=2, zero=2, refuse=True),
+    "2 ranks, refusals, ZeRO 3": case(ranks=2, zero=3, refuse=True),
 }
+HALF = {f"bf16, ZeRO {stage}": case(zero=stage, refuse=True, dtype="bf16") for stage in range(4)}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +43,7 @@ def results(tmp_path_factory):
     folder, out = saved(tmp_path_factory.mktemp("model"), "qwen2", tied=True), tmp_path_factory.mktemp("out")
     told = {}
     for ranks in (1, 2):
-        chosen = {name: c for name, c in (PLAIN | CASES).items() if c["ranks"] == ranks}
+        chosen = {name: c for name, c in (PLAIN | CASES | HALF).items() if c["ranks"] == ranks}
         on_ranks(ranks, "tests.engine.learner_worker", folder, json.dumps(chosen), out / f"{ranks}.pt")
         told |= torch.load(out / f"{ranks}.pt")
     return told
@@ -55,5 +62,11 @@ def test_hardware_does_not_change_the_gradient(results, name):
     assert got["norms"] == pytest.approx(wanted["norms"], rel=1e-5)
     for weight, moved in wanted["moved"].items():
         torch.testing.assert_close(
-            got["moved"][weight], moved, rtol=1e-4, atol=1e-7, msg=lambda text, w=weight: f"{w}: {text}"
+            got["moved"][weight], moved, rtol=1e-4, atol=ONE_ULP, msg=lambda text, w=weight: f"{w}: {text}"
         )
+
+
+@pytest.mark.parametrize("name", [name for name, c in (CASES | HALF).items() if c["refuse"]])
+def test_a_refused_update_leaves_weights_as_they_are(results, name):
+    """The moments too: the updates that follow are those of a run without it, which the test above compares."""
+    assert results[name]["held"]

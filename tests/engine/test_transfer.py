@@ -25,5 +25,6 @@ def test_every_family_reaches_the_sampler(tmp_path, name):
     )
     told = json.loads(out.read_text())
     assert "holds weights None" in told["refused"]
+    assert told["finished"] < 3
     assert len(told["gaps"]) > 8
     assert all(gap < 1e-4 for gap in told["gaps"].values()), told["gaps"]

@@ -21,14 +21,19 @@ PROMPTS = [[5, 6, 7, 8], [9, 10], [11, 12, 13]]
 TEMPERATURE = 0.7
 
 
+ORDERS = [
+    Order(Prompt(id=str(i), source="s", text="", tokens=tuple(p), answer="", verifier="exact"), seed=i)
+    for i, p in enumerate(PROMPTS)
+]
+
+
+def decoding(max_tokens: int) -> Decoding:
+    return Decoding(temperature=TEMPERATURE, top_p=1.0, max_tokens=max_tokens, source="policy")
+
+
 def gap(sampler: Sampler, learner: Learner, version: str) -> float:
     """Largest difference of log-probs on completions that the sampler draws now."""
-    orders = [
-        Order(Prompt(id=str(i), source="s", text="", tokens=tuple(p), answer="", verifier="exact"), seed=i)
-        for i, p in enumerate(PROMPTS)
-    ]
-    decoding = Decoding(temperature=TEMPERATURE, top_p=1.0, max_tokens=6, source="policy")
-    drawn = sampler.generate(orders, decoding, version)
+    drawn = sampler.generate(ORDERS, decoding(6), version)
     batch = batch_of(*[(p, list(c.tokens)) for p, c in zip(PROMPTS, drawn, strict=True)])
     with torch.no_grad():
         packed = Packed.of(batch, torch.device("cpu"))
@@ -55,12 +60,14 @@ def main(folder: str, zero: str, parallel: str, out: str) -> None:
     learner = Learner(folder, MODEL, settings, OPTIM, world, TEMPERATURE)
     told = {}
     try:
-        sampler.generate([], Decoding(temperature=1.0, top_p=1.0, max_tokens=1, source="policy"), "policy@0")
+        sampler.generate([], decoding(1), "policy@0")
     except StaleWeights as error:
         told["refused"] = str(error)
     families = sorted({re.sub(r"\.\d+\.", ".*.", name) for name, _ in learner.model.named_parameters()})
     with torch.no_grad():
         sampler.load(learner.weights(), "start")
+    # one rank wants to stop; engines that are shared stop together, and go on afterwards
+    told["finished"] = len(sampler.generate(ORDERS, decoding(28), "start", stop=lambda: world.rank == 0))
     gaps = {"unchanged": gap(sampler, learner, "start")}
     for family in families:
         perturb(learner, family)

@@ -1,5 +1,6 @@
-"""Two real processes under the agent: who failed, how it is told, and with which exit code."""
+"""Real processes under the launcher: who failed, how it is told, and with which exit code."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -10,45 +11,25 @@ from pathlib import Path
 import pytest
 
 from rlvr.keys import ConfigError
-from rlvr.launch.local import Report, require_devices, root_cause, run
+from rlvr.launch.local import End, Report, require_devices, root_cause, run
+from tests.launch.ranks import RANK
 
 ROOT = Path(__file__).parents[2]
 TERM, KILL = -signal.SIGTERM, -signal.SIGKILL
-
-# a rank as under torchrun: the real start and the real worker, around a trainer of a few lines, given as {trainer}
-RANK = """
-import os, sys, time, types
-from pathlib import Path
-import torch
-from rlvr import config, launch
-from rlvr.keys import ConfigError
-
-hardware = types.SimpleNamespace(device="cpu", threads=1, timeout=float(os.environ.get("TIMEOUT", 60)))
-composed = types.SimpleNamespace(hardware=hardware)
-def read(path):
-    if path.read_text() != "of this start":
-        raise RuntimeError("rank 0 was not waited for")
-    return composed
-def stuck_verifier():
-    time.sleep(60)
-def train(config, world, run_dir, watchdog):
-{trainer}
-config.read = read
-sys.modules["rlvr.trainer.loop"] = loop = types.ModuleType("rlvr.trainer.loop")
-sys.modules["rlvr.trainer"] = types.ModuleType("rlvr.trainer")
-loop.train = train
-run_dir = Path(sys.argv[1])
-if launch.is_leader():
-    time.sleep(1)
-    (run_dir / "config.yaml").write_text("of this start")
-sys.exit(launch.start(composed, run_dir))
-"""
 
 LAUNCHER = """
 import sys
 from rlvr.launch.local import run
 sys.exit(run([sys.executable, "-c", sys.argv[1]], 2, {}))
 """
+
+
+@pytest.fixture(autouse=True)
+def log_on_stderr():
+    """As where logging is not configured; pytest does configure it."""
+    logging.getLogger("rlvr").addHandler(logging.lastResort)
+    yield
+    logging.getLogger("rlvr").removeHandler(logging.lastResort)
 
 
 @pytest.fixture
@@ -121,6 +102,26 @@ def test_success_is_0_and_leaves_the_surroundings_alone(capfd):
     assert dict(os.environ) == before and signal.getsignal(signal.SIGTERM) == handler
 
 
+def test_a_single_rank_is_no_member_of_anything(capfd, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rlvr.rendezvous", None)  # importing it, and with it torch, would fail
+    rank = "import os; print([name for name in os.environ if name in ('RANK', 'WORLD_SIZE', 'MASTER_PORT')])"
+    assert run([sys.executable, "-c", rank], 1, {}) == 0
+    assert capfd.readouterr().out == "[]\n"
+    assert run([sys.executable, "-c", "import sys; sys.exit(3)"], 1, {}) == 3
+    assert "rank 0 failed:\nexit code 3, without a traceback" in capfd.readouterr().err
+
+
+def test_who_does_not_leave_in_time_is_killed():
+    rank = (
+        "import os, signal, sys, time\n"
+        "if os.environ['RANK'] == '1': time.sleep(1); sys.exit(7)\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    )
+    start = time.monotonic()
+    assert run([sys.executable, "-c", rank], 2, {}, patience=1) == 7
+    assert time.monotonic() - start < 10
+
+
 def test_a_killed_rank_is_named_with_its_signal(capfd):
     rank = "import os, time\nif os.environ['RANK'] == '1': os.kill(os.getpid(), 9)\ntime.sleep(30)"
     start = time.monotonic()
@@ -176,14 +177,15 @@ def test_slurm_signals_the_ranks_itself(tmp_path, capfd, monkeypatch):
     [
         ({0: (1, 100.0), 1: (1, 100.0)}, {0: 100.7, 1: 100.2}, 1),  # both wrote a traceback
         ({0: (1, 100.0), 1: (KILL, 100.0)}, {0: 99.9}, 1),  # killed; the other lost its connection
-        ({0: (TERM, 100.0), 1: (1, 100.0)}, {1: 100.3}, 1),  # ended by the agent
-        ({0: (KILL, 130.0), 1: (1, 100.0)}, {1: 100.3}, 1),  # the agent lost its patience
+        ({0: (TERM, 100.0), 1: (1, 100.0)}, {1: 100.3}, 1),  # ended by the launcher
+        ({0: (KILL, 130.0), 1: (1, 100.0)}, {1: 100.3}, 1),  # the launcher lost its patience
         ({0: (TERM, 100.0), 1: (TERM, 100.0)}, {}, 0),  # somebody else's SIGTERM
     ],
-    ids=["first report", "killed first", "ended by the agent", "killed by the agent", "only SIGTERM"],
+    ids=["first report", "killed first", "ended by the launcher", "killed by the launcher", "only SIGTERM"],
 )
 def test_root_cause(ended, told, cause):
-    assert root_cause(ended, {rank: Report("text", 1, time) for rank, time in told.items()}) == cause
+    ends = {rank: End(code, time) for rank, (code, time) in ended.items()}
+    assert root_cause(ends, {rank: Report("text", 1, time) for rank, time in told.items()}) == cause
 
 
 def test_more_ranks_than_gpus_are_refused(monkeypatch):

@@ -37,6 +37,7 @@ class FakeEngines:
     drawn: list[tuple[str, str, int]] = field(default_factory=list)
     swaps: int = 0
     hashed: int = 0
+    world: Any = field(default_factory=lambda: FakeWorld())
 
     def __post_init__(self) -> None:
         self.sampler = SimpleNamespace(stop_ids=[1])
@@ -54,7 +55,7 @@ class FakeEngines:
         self.swaps += 1
         yield self._draw
 
-    def _draw(self, orders: Sequence[Any], decoding: Any, on_done: OnDone) -> list[Completion]:
+    def _draw(self, orders: Sequence[Any], decoding: Any, on_done: OnDone, stop: Any = None) -> list[Completion]:
         made = []
         for order in orders:
             if self.dies_after is not None and len(self.drawn) >= self.dies_after:
@@ -143,6 +144,7 @@ def config(**changed: Any) -> Any:
     rollout = dict(prompts=4, max_rounds=20, oversample=1.5, exhausted="smaller")
     rollout |= dict(max_tokens=3, temperature=1.0, top_p=1.0)
     rollout |= dict(reference_seed=0, reference_store=True, reference_prefetch=1)
+    retire = changed.pop("retire", [])
     survey = dict(count=4, extra=0, only=False)
     algorithm = changed.pop("algorithm", SimpleNamespace(truncated="keep", name="fake"))
     source = SimpleNamespace(verifier="exact", verifier_options=changed.pop("options", {}))
@@ -155,14 +157,15 @@ def config(**changed: Any) -> Any:
         rollout=SimpleNamespace(**rollout),
         survey=SimpleNamespace(**survey),
         algorithm=algorithm,
-        data=SimpleNamespace(sources={"sums": source, "logic": source}),
+        data=SimpleNamespace(sources={"sums": source, "logic": source}, retire=retire),
         hardware=SimpleNamespace(dtype="fp32", sampler_sequences=1),
-        verify=SimpleNamespace(max_unjudged=0.9),
+        health=SimpleNamespace(unjudged=SimpleNamespace(action="stop", limit=0.9)),
     )
 
 
 def reference_sampler(
     engines: FakeEngines, told: Any, world: FakeWorld | None = None, judge: FakeJudge | None = None
 ) -> ReferenceSampler:
+    engines.world = world or engines.world
     drawer = Drawer(engines, judge or FakeJudge(), told, Clock())  # type: ignore[arg-type]
     return ReferenceSampler(drawer, told, world or FakeWorld())  # type: ignore[arg-type]

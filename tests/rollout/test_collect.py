@@ -1,17 +1,19 @@
 """Anchors come from the store or are drawn: the batch is the same."""
 
-from dataclasses import fields
+import json
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
+from rlvr.algorithms.base import Algorithm
 from rlvr.clock import Clock
 from rlvr.data.stream import PromptStream
 from rlvr.rollout.collect import Collector
 from rlvr.rollout.draw import Drawer
 from rlvr.rollout.reference import ReferenceSampler
 from tests.algorithms.builders import make
-from tests.rollout.fakes import FakeEngines, FakeJudge, FakeWorld, config, on_ranks, prompt
+from tests.rollout.fakes import RIGHT, FakeEngines, FakeJudge, FakeWorld, config, on_ranks, prompt
 
 STREAM = {"sums": [prompt(i) for i in range(24)]}
 
@@ -25,14 +27,60 @@ def collect(engines, steps=1, world=None, **changed):
     """The collected steps of ARMOR with groups of 4 and 3 anchor tries."""
     armor = make("armor", group=4, anchor_tries=3, alpha=0.75)
     told, world = config(algorithm=armor.config, **changed), world or FakeWorld()
+    engines.world = world
     drawer = Drawer(engines, FakeJudge(), told, Clock())
     stream = PromptStream(STREAM, {"sums": 1.0}, told.seed)
     collector = Collector(armor, drawer, ReferenceSampler(drawer, told, world), stream, told, world)
     made, cursor = [], 0
-    for _ in range(steps):
-        made.append(collector.collect(cursor))
+    for step in range(steps):
+        made.append(collector.collect(cursor, step))
         cursor = made[-1].cursor
     return made
+
+
+class EvenJudge(FakeJudge):
+    """Every response to an even prompt is right, none to an odd one."""
+
+    def submit(self, prompt, completion):
+        right = int(prompt.id.rpartition("/")[2]) % 2 == 0
+        return super().submit(prompt, replace(completion, tokens=(RIGHT if right else RIGHT - 1,)))
+
+
+def steps_with_retirement(world, steps, cursor=0, state=None):
+    """Of each step: positions and ids that were drawn, and how many prompts rest after it; and what is left to save."""
+    grpo, told = make("grpo", group=2), config(retire=[2, 3])
+    told.algorithm = grpo.config
+    drawer = Drawer(FakeEngines(), EvenJudge(), told, Clock())
+    stream = PromptStream({"sums": [prompt(i) for i in range(8)]}, {"sums": 1.0}, told.seed)
+    collector = Collector(grpo, drawer, ReferenceSampler(drawer, told, world), stream, told, world)
+    collector.retirement.state = state or {}
+    seen = []
+    for step in steps:
+        made = collector.collect(cursor, step)
+        cursor = made.cursor
+        drawn = sorted({(row["position"], row["id"]) for row in made.prompts})
+        seen.append((drawn, made.retired, cursor))
+    return seen, cursor, collector.retirement.state
+
+
+def test_solved_prompts_rest_and_come_back():
+    seen, _, _ = steps_with_retirement(FakeWorld(), range(16))
+    drawn = [{int(name.rpartition("/")[2]) for _, name in groups} for groups, _, _ in seen]
+    even = [step for step, numbers in enumerate(drawn) if {0, 2, 4, 6} & numbers]
+    assert seen[3][1] == 4 and drawn[4] == {1, 3, 5, 7}  # after two epochs of 8 prompts, only odd ones are left
+    for number in (0, 2, 4, 6):
+        met = [step for step in even if number in drawn[step]]
+        assert len(met) >= 3 and min(b - a for a, b in zip(met[1:], met[2:], strict=False)) > 3, met
+
+
+def test_retirement_is_the_same_on_two_ranks_and_after_a_resume():
+    whole, _, _ = steps_with_retirement(FakeWorld(), range(12))
+    first, cursor, state = steps_with_retirement(FakeWorld(), range(5))
+    rest, _, _ = steps_with_retirement(FakeWorld(), range(5, 12), cursor, json.loads(json.dumps(state)))
+    assert first + rest == whole
+    parts = on_ranks(2, lambda w: steps_with_retirement(w, range(12))[0])
+    for (a, retired_a, end_a), (b, retired_b, end_b), (drawn, retired, end) in zip(*parts, whole, strict=True):
+        assert sorted(a + b) == drawn and retired_a == retired_b == retired and end_a == end_b == end
 
 
 def same(one, other):
@@ -81,3 +129,14 @@ def test_two_ranks_collect_what_one_collects_with_prefetching():
         both = [getattr(part.batch, field).view(-1, 4) for part in parts]
         merged = torch.stack(both, dim=1).flatten(0, 1)  # slots take turns between ranks
         assert torch.equal(merged.flatten(), getattr(whole.batch, field))
+
+
+def test_a_step_whose_prompts_are_all_rejected_is_a_batch_that_teaches_nothing(monkeypatch):
+    monkeypatch.setattr(Algorithm, "select", lambda self, score_PN: torch.zeros_like(score_PN, dtype=torch.bool))
+    (step,) = collect(FakeEngines(), max_rounds=2)
+    told = step.tally.means()
+    assert (told["kept"], told["unfilled"], told["rounds"]) == (0.0, 1.0, 2.0)
+    assert step.batch.mask_BT.sum() == 0 and len(step.batch) == 16
+    assert torch.isfinite(step.batch.weighted("token").token_weight_BT).all()
+    with pytest.raises(RuntimeError, match="4 of 4 prompts are still missing"):
+        collect(FakeEngines(), max_rounds=2, exhausted="error")

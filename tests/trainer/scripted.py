@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -10,12 +11,17 @@ from types import SimpleNamespace
 
 import torch
 
+from rlvr.clock import Clock
 from rlvr.config import compose
+from rlvr.data.retire import Retirement
 from rlvr.data.stream import PromptStream
+from rlvr.engine.parts import SmallFile
 from rlvr.records import Prompt
+from rlvr.rollout.ahead import Rollouts
 from rlvr.rollout.collect import Collected
 from rlvr.tally import Tally
 from rlvr.trainer import loop, run
+from rlvr.trainer.health import Health
 from rlvr.world import World
 
 TIMED = ("time/", "speed/", "memory/")
@@ -55,13 +61,23 @@ class FakeEngines:
 
     def __init__(self):
         self.policy, self.moment, self.reference, self.temperature = 0.0, 0.0, 0.0, None
-        self.done = []
+        self.done, self.pin = [], None
+
+    @contextmanager
+    def pinned(self):
+        self.pin = self.policy
+        yield
+        self.pin = None
 
     def score(self, batch, fields):
         return batch
 
+    @property
+    def next_move(self):
+        return 0.5 * self.moment + 1.0
+
     def learn(self):
-        self.moment = 0.5 * self.moment + 1.0
+        self.moment = self.next_move
         self.policy += self.moment
 
     def reset_reference(self):
@@ -79,10 +95,12 @@ class FakeEngines:
     def set_temperature(self, temperature):
         self.temperature = temperature
 
-    def save(self, folder):
-        (folder / "state.json").write_text(json.dumps([self.policy, self.moment, self.reference]))
+    def snapshot(self):
+        return [SmallFile("state.json", json.dumps([self.policy, self.moment, self.reference]).encode())]
 
-    def load(self, folder):
+    card = (SmallFile("model/config.json", b"{}"),)
+
+    def load(self, folder, forgiven=(), other_reference=False):
         self.policy, self.moment, self.reference = json.loads((folder / "state.json").read_text())
 
     def parameters(self):
@@ -93,21 +111,32 @@ class FakeEngines:
 
 
 class FakeCollector:
-    """Takes prompts from the real stream, and lets the config of the moment be seen in the rollouts."""
+    """Takes prompts from the real stream, and lets config and policy of the moment be seen in the rollouts."""
 
-    def __init__(self, config, stream, script):
-        self.config, self.stream, self.script = config, stream, script
+    def __init__(self, config, stream, script, engines):
+        self.config, self.stream, self.script, self.engines = config, stream, script, engines
+        self.drawer = SimpleNamespace(unwanted=False)
+        self.retirement = Retirement([])
 
-    def collect(self, cursor):
-        step = self.script.step = self.script.step + 1
+    def collect(self, cursor, step):
+        return self.noted(self.roll_out(cursor, step), step)
+
+    def noted(self, collected, step):
+        self.script.step = step + 1
+        return collected
+
+    def roll_out(self, cursor, step):
+        step += 1
         rollout, algorithm = self.config.rollout, self.config.algorithm
         after = cursor + rollout.prompts + step % 3  # some are rejected
         seen = dict(group=algorithm.group, max_tokens=rollout.max_tokens, lr=self.config.optim.lr)
+        seen["policy"] = self.engines.policy if self.engines.pin is None else self.engines.pin
         rows = [{"id": self.stream.at(i).id, "position": i, "error": None} | seen for i in range(cursor, after)]
         tally = Tally()
-        tally.add("length", self.script.value("rollout/length", 10.0))
-        tally.add("unjudged", 0.0)
-        return Collected(SimpleNamespace(having=lambda **made: None), after, tally, rows, [])
+        tally.add("length", self.script.value("rollout/length", 10.0, step))
+        tally.add("unjudged", self.script.value("rollout/unjudged", 0.0, step))
+        tally.add("kept", self.script.value("rollout/kept", 1.0, step))
+        return Collected(SimpleNamespace(having=lambda **made: None), after, tally, rows, [], 0)
 
 
 class Script:
@@ -117,36 +146,44 @@ class Script:
         self.measured, self.scheduled, self.happens = measured or {}, scheduled or {}, happens or {}
         self.step = 0
 
-    def value(self, metric, otherwise):
-        return self.measured.get(metric, {}).get(self.step, otherwise)
+    def value(self, metric, otherwise, step=None):
+        return self.measured.get(metric, {}).get(step or self.step, otherwise)
 
     def parts(self, config, engines):
-        def update(batch, step):
+        def update(batch, step, staleness):
             self.happens.get(step + 1, lambda: None)()
-            engines.learn()
-            kl = self.value("train/kl_ref_k3", (engines.policy - engines.reference) ** 2)
-            return {"reward": 0.1, "kl_ref_k3": kl, "entropy": self.value("train/entropy", 1.0)}
+            kl = (engines.policy + engines.next_move - engines.reference) ** 2
+            usual = {"reward": 0.1, "kl_ref_k3": kl, "entropy": 1.0, "loss": 0.0, "grad_norm": 1.0}
+            told = {name: self.value(f"train/{name}", value) for name, value in usual.items()}
+            health.reward(told["reward"])
+            if health.admits({f"train/{name}": value for name, value in told.items() if name != "reward"}):
+                engines.learn()
+            return told
 
         def evaluate(role, prompts):
-            return {f"{role}/accuracy": self.value("validation/accuracy", 0.5)}, []
+            return {f"{role}/accuracy": self.value("validation/accuracy", 0.5)}, [], []
 
         def events(step, metrics):
             algorithm.state["steps"] = step + 1
             return self.scheduled.get(step + 1, ())
 
+        health = Health(config.health, ALONE)
         algorithm = SimpleNamespace(state={}, signal=lambda batch: {}, events=events)
         weights = {name: source.weight for name, source in config.data.sources.items()}
         prompts = {name: [prompt(name, i) for i in range(6)] for name in weights}
         stream = PromptStream(prompts, weights, config.seed)
+        collector = FakeCollector(config, stream, self, engines)
         return SimpleNamespace(
             algorithm=algorithm,
             engines=engines,
             tokenizer=None,
             prompts={"train": list(itertools.chain(*prompts.values())), "validation": [0], "test": []},
-            collector=FakeCollector(config, stream, self),
+            collector=collector,
+            rollouts=Rollouts(collector, engines, ALONE.device, Clock()),
             updater=SimpleNamespace(update=update, scored_before=lambda step: frozenset()),
             evaluator=SimpleNamespace(evaluate=evaluate),
             judge=SimpleNamespace(close=lambda: None),
+            health=health,
         )
 
 
@@ -161,14 +198,15 @@ def two_sources(config):
     return config
 
 
-def play(monkeypatch, folder, config, script, world=ALONE):
-    """Run it; returns the engines as they are at the end, whatever ends it."""
+def play(monkeypatch, folder, config, script, world=ALONE, start=None):
+    """Run it, from step `start` or the newest checkpoint's; returns the engines as they are at the end."""
     engines = FakeEngines()
     monkeypatch.setattr(run, "build", lambda config, *rest: script.parts(config, engines))
     folder.mkdir(exist_ok=True)
     state = folder / "checkpoints"
     found = sorted(state.glob("step_*")) if state.exists() else []
-    script.step = int(found[-1].name[5:]) if found else 0
+    newest = int(found[-1].name[5:]) if found else 0
+    script.step = newest if start is None else start
     loop.train(config, world, folder, SimpleNamespace(enter=lambda phase: None))
     return engines
 

@@ -67,10 +67,15 @@ def test_ranks_share_the_problems_and_a_second_validation_draws_the_same():
     alone = validate(FakeWorld())
     assert alone == validate(FakeWorld())
     assert on_ranks(2, validate) == [alone, alone]
-    metrics, table = alone
+    metrics, table, problems = alone
     engines, judge = FakeEngines(), FakeJudge()
     Evaluator(engines, judge, config, FakeWorld(), Clock()).evaluate("validation", prompts)
     assert len(set(engines.drawn)) == 63
     assert metrics["validation/accuracy"] == pytest.approx(sum(c.tokens[-1] == RIGHT for c in judge.jobs) / 63)
     assert metrics["validation/accuracy_low"] < metrics["validation/accuracy"] < metrics["validation/accuracy_high"]
     assert [row["prompt"] for row in table] == ["p0", "p1"]
+    assert [row["id"] for row in problems] == [p.id for p in prompts]
+    scores = [score for row in problems for score in row["scores"]]
+    assert len(scores) == 63 and sum(score or 0.0 for score in scores) / 63 == pytest.approx(
+        metrics["validation/accuracy"]
+    )

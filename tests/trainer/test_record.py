@@ -73,6 +73,25 @@ def test_nulls_are_found_inside_rows(tmp_path):
     assert read_rows(tmp_path / "x.jsonl") == [{"step": 0, "parts": {"a": [1.0, None]}, "logprobs": [None]}]
 
 
+def test_problems_are_kept_per_validation_and_the_test_role_is_asked_anew(tmp_path):
+    problem = {"id": "a/validation/0", "source": "a", "scores": [1.0, None], "lengths": [3, 8], "truncated": 1}
+    with Record(config(), tmp_path, 0, 0) as record:
+        for step in range(3):
+            record.problems("validation", step, [problem])
+        record.problems("test", 2, [problem])
+    with Record(config(), tmp_path, 1, 0) as other:
+        other.problems("validation", 3, [problem])  # the leading rank writes
+    assert read_rows(tmp_path / "validation.jsonl") == [{"step": step} | problem for step in range(3)]
+    Record(config(), tmp_path, 0, 1).open()
+    assert steps(tmp_path / "validation.jsonl") == [0, 1] and steps(tmp_path / "test.jsonl") == []
+
+
+def test_uncommitted_changes_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_module, "changes", lambda: "a patch\n")
+    Record(config(), tmp_path, 0, 0).open()
+    assert (tmp_path / "changes.patch").read_text() == "a patch\n"
+
+
 def test_rows_are_on_disk_before_the_next_step(tmp_path):
     with Record(config(), tmp_path, 0, 0) as record:
         for step in range(3):
@@ -340,6 +359,59 @@ def test_a_hanging_server_delays_the_end_only_so_long(tmp_path, monkeypatch, cap
     release.set()
     assert steps(tmp_path / "metrics.jsonl") == [0]
     assert "did not finish within" in capsys.readouterr().err
+
+
+WITHOUT_A_SERVER = """
+import os, pathlib, signal, sys, time
+from tests.trainer.test_record import config, record_module, run_steps
+record_module.INIT_SECONDS = record_module.FINISH_SECONDS = 1.0
+folder = pathlib.Path(sys.argv[1])
+with record_module.Record(config("online"), folder, 0, 0) as record:
+    start = time.monotonic()
+    run_steps(record, 0, 3, attempt=1)
+    print("seconds", time.monotonic() - start)
+    while not (offline := list(folder.glob("wandb/offline-run-*/*.wandb"))) or not record._wandb._jobs.empty():
+        time.sleep(0.05)
+    children = pathlib.Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    cores = [pid for file in children for pid in file.read_text().split()]
+    for pid in cores:
+        if b"wandb-core" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(int(pid), signal.SIGKILL)
+            print("killed")
+    run_steps(record, 4, 9, attempt=1)
+    record.finish({})
+print("trained to the end")
+"""
+
+
+def test_neither_an_unreachable_server_nor_the_death_of_its_process_stops_training(tmp_path):
+    """The real W&B, with a key, which it writes nowhere, as it does no other secret of the environment."""
+    secrets = {"WANDB_API_KEY": "a1b2c3d4" * 5, "HF_TOKEN": "hf_supersecret", "HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-c", WITHOUT_A_SERVER, str(tmp_path / "run")]
+    there = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=there, env=os.environ | secrets, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    seconds, killed, ended = done.stdout.splitlines()
+    assert float(seconds.split()[1]) < 1 and killed == "killed" and ended == "trained to the end"
+    assert "recording W&B offline instead" in done.stderr and "training goes on" in done.stderr
+    assert steps(tmp_path / "run" / "metrics.jsonl") == list(range(10))
+    written = [path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert not any(secret.encode() in content for content in written for secret in list(secrets.values())[:2])
+
+
+def test_a_directory_that_wandb_cannot_write_to_does_not_stop_training(tmp_path, capsys):
+    (tmp_path / "wandb").write_text("in the way")
+    with Record(config("offline"), tmp_path, 0, 0) as record:
+        run_steps(record, 0, 2, attempt=1)
+    assert steps(tmp_path / "metrics.jsonl") == [0, 1, 2]
+    assert "W&B failed" in capsys.readouterr().err
+
+
+def test_the_id_can_be_fixed_when_the_job_is_submitted(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_RUN_ID", "job-17")
+    assert wandb_id(tmp_path, "mine") == "job-17"
+    monkeypatch.setenv("WANDB_RUN_ID", "another")
+    assert wandb_id(tmp_path, "mine") == "job-17"  # the directory's, once it has one
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ import pytest
 
 from rlvr.config import compose, read, write
 from rlvr.keys import ConfigError
+from rlvr.records import Prompt
 from rlvr.schema.stages import changeable, staged
 from rlvr.schema.triggers import StageConfig, TriggerConfig
+from rlvr.trainer.stages import refuse_stages_without_data
 from tests.trainer.scripted import Killed, Script, hurry, play, small, told, two_sources
 
 
@@ -102,6 +104,15 @@ def test_a_trigger_may_end_a_stage_without_an_end():
     assert len(compose([trigger, "+stages={a: {until: null}, b: {until: null}}"]).stages) == 2
 
 
+def test_a_stage_that_brings_in_a_source_without_rows_is_refused_before_the_engines_start():
+    built = compose(["experiment=prorl_1_5b"])
+    there = [Prompt(id="deepscaler/train/0", source="deepscaler", text="", tokens=(1,), answer="", verifier="exact")]
+    with pytest.raises(ConfigError, match=r"stages\.run3\.overrides gives data\.sources\.instructions a weight, but"):
+        refuse_stages_without_data(built, there)
+    mine = Prompt(id="instructions/train/0", source="mine", text="", tokens=(1,), answer="", verifier="exact")
+    refuse_stages_without_data(built, [*there, mine])
+
+
 def test_the_eight_runs_of_the_paper():
     built = compose(["experiment=prorl_1_5b"])
     runs = staged(built)
@@ -109,6 +120,8 @@ def test_the_eight_runs_of_the_paper():
     assert [r.algorithm.group for r in runs] == 5 * [16] + 2 * [32] + [16]
     assert [r.rollout.max_tokens for r in runs] == 7 * [8096] + [15360]
     assert [r.algorithm.unfinished_penalty > 0 for r in runs] == 3 * [False] + 5 * [True]
+    weights = [r.data.sources["instructions"].weight for r in runs]
+    assert weights == 2 * [0.0] + 6 * [10.0]  # of 136, in thousands
     assert all(set(built.stages[f"run{n}"].reset) == {"reset_reference", "reset_optimizer"} for n in (2, 6, 7))
 
 

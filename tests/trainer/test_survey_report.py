@@ -192,7 +192,7 @@ def test_a_verifier_that_fails_stops_the_run_with_its_cause(tmp_path):
         def _verdict(self, completion):
             return Verdict(score=None, error="no such library")
 
-    with pytest.raises(RuntimeError, match=r"100\.0% .* verify\.max_unjudged=0\.9; causes: no such library"):
+    with pytest.raises(RuntimeError, match=r"100\.0% .* health\.unjudged\.limit=0\.9; causes: no such library"):
         first(tmp_path, make("astar_po", group=1, survey_count=2), judge=Broken())
 
 

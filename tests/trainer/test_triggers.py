@@ -153,6 +153,7 @@ def test_nothing_reads_the_test_role():
         ("when: validation_drop", ["validation.every=0"], "validation.every=0 makes none"),
         ("when: validation_drop", ["data.sources.arithmetic.validation=null"], "validation is null for every source"),
         ("when: length_explosion", [], r"threshold=0\.1: must be greater than 1"),
+        ("then: [reset_reference]", ["algorithm=astar_po"], r"triggers\.mine\.then has reset_reference, but the V\*"),
     ],
 )
 def test_a_trigger_that_cannot_work_is_refused(changes, others, message):

@@ -1,10 +1,11 @@
-"""Programs that attack the sandbox, and what became of them: `python -m tests.verifiers.attacks [backend ...]`.
+"""Programs that attack the sandbox, and what became of them: `python -m tests.verifiers.attacks [--table] [backend]`.
 
 Every program prints BREACH where it gets what it should not.  The expected output is a secret that the parent alone
 knows, so a point means that the program has read it.
 """
 
 import os
+import re
 import secrets
 import signal
 import socket
@@ -156,7 +157,7 @@ def stopped(outcome: Outcome) -> str:
 
 
 def all_reports(backend: str, host: Host) -> Iterator[Report]:
-    """Every attack on one backend, some at the same time."""
+    """Every attack on one backend, some at the same time; alone once more where the machine was too busy to judge."""
     own = threading.local()
     made: list[Recorder] = []
 
@@ -167,26 +168,52 @@ def all_reports(backend: str, host: Host) -> Iterator[Report]:
         return attack(name, own.sandbox, host)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from pool.map(one, ATTACKS)
+        for report in pool.map(one, ATTACKS):
+            yield report if report.verdict.error is None else one(report.name)
     for sandbox in made:
         sandbox.close()
 
 
-def main(backend: str) -> int:
-    """Print the table; 1 if anything got a point, was not judged, harmed the host or survived."""
+def short(stopped: str) -> str:
+    """Without what differs from run to run and from machine to machine: numbers of errors, and paths."""
+    if stopped.startswith("exit code 0"):
+        return "ended by itself, without the answer"
+    told = re.sub(r"\[Errno -?\d+\] |: '.*| '/.*|: \S*/.*", "", stopped).replace("|", "/").strip()
+    return told.removeprefix("exit code 1: ")
+
+
+def main(backend: str, seen: dict[str, dict[str, str]]) -> int:
+    """Print what became of every attack; 1 if anything got a point, was not judged, harmed the host or survived."""
     before = processes()
-    bad = 0
+    through = unjudged = 0
     print(f"sandbox: {backend}\n{'program':34} {'verdict':8} how it ended")
     with host() as attacked:
         for report in all_reports(backend, attacked):
-            good = report.verdict.score == 0 and not report.breach
-            bad += not good
-            verdict = "wrong" if report.verdict.score == 0 else f"SCORE {report.verdict.score} {report.verdict.error}"
-            print(f"{report.name:34} {verdict:8} {report.stopped}{' BREACH' * report.breach}", flush=True)
+            score = report.verdict.score
+            through += bool(score) or report.breach
+            unjudged += score is None
+            verdict = "wrong" if score == 0 else "unjudged" if score is None else f"SCORE {score}"
+            how = report.verdict.error or report.stopped
+            print(f"{report.name:34} {verdict:8} {how}{' BREACH' * report.breach}", flush=True)
+            seen.setdefault(report.name, {})[backend] = short(how) if score == 0 else f"**{verdict}**"
         harm = attacked.harm() + [f"process {pid} is left" for pid in survivors(before)]
-    print(f"{len(ATTACKS)} programs, {bad} got through; the host: {'; '.join(harm) or 'unharmed, no process left'}\n")
-    return int(bad > 0 or bool(harm))
+    told = f"{len(ATTACKS)} programs, {through} got through, {unjudged} not judged"
+    print(f"{told}; the host: {'; '.join(harm) or 'unharmed, no process left'}\n")
+    return int(through > 0 or unjudged > 0 or bool(harm))
+
+
+def table(seen: dict[str, dict[str, str]]) -> str:
+    """The same in Markdown, one column for each backend: how a wrong answer ended, or that it is none."""
+    backends = list(next(iter(seen.values())))
+    lines = [f"| program | {' | '.join(backends)} |", "|---" * (1 + len(backends)) + "|"]
+    lines += [f"| {name} | {' | '.join(how[backend] for backend in backends)} |" for name, how in seen.items()]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    sys.exit(max(main(backend) for backend in sys.argv[1:] or BACKENDS))
+    asked = [name for name in sys.argv[1:] if name != "--table"]
+    ended: dict[str, dict[str, str]] = {}
+    code = max([main(backend, ended) for backend in asked or BACKENDS])
+    if "--table" in sys.argv:
+        print(table(ended))
+    sys.exit(code)

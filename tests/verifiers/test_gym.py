@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -6,6 +8,7 @@ reasoning_gym = pytest.importorskip("reasoning_gym")
 
 from rlvr.keys import ConfigError  # noqa: E402
 from rlvr.verifiers import build, judge  # noqa: E402
+from rlvr.verifiers.gym_guard import EVALUATED, PARSED, is_formula  # noqa: E402
 
 GYM = build("gym")
 TASKS = ("basic_arithmetic", "chain_sum", "countdown", "number_sorting", "knights_knaves", "sudoku", "spell_backward")
@@ -42,11 +45,83 @@ def test_paying_for_taking_part_is_floored() -> None:
     assert judge(GYM, "<answer>1 + 1</answer>", row).score == 0
 
 
-def test_a_crash_of_the_scorer_is_not_a_wrong_answer() -> None:
+def test_an_answer_that_a_working_scorer_cannot_read_is_wrong() -> None:
     row = rows("prime_factorization", 1)[0]
-    verdict = judge(GYM, "<answer>junk</answer>", row)
-    assert verdict.score is None
-    assert verdict.error is not None and verdict.error.startswith("ValueError")
+    for junk in ("junk", "1.5", "[]", "{}", "2 x x"):
+        verdict = judge(GYM, f"<answer>{junk}</answer>", row)
+        assert verdict.score == 0 and verdict.error is None and verdict.parts["unreadable"] == 1, junk
+
+
+class Broken:
+    """A scorer that knows no answer, not even its own."""
+
+    def score_answer(self, answer: object, entry: object) -> float:
+        raise KeyError("solution")
+
+
+def test_a_scorer_that_does_not_know_its_own_answer_cannot_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = rows("chain_sum", 1)[0]
+    monkeypatch.setattr("rlvr.verifiers.gym._scorer", lambda task, config: Broken())
+    verdict = judge(GYM, "<answer>5</answer>", row)
+    assert verdict.score is None and verdict.error == "KeyError: 'solution'"
+
+
+@pytest.mark.parametrize(
+    ("task", "given"),
+    [
+        ("coin_flip", "0"),
+        ("coin_flip", "0."),
+        ("complex_arithmetic", "nan"),
+        ("game_of_life_halting", "junk"),
+        ("game_of_life_halting", "True or False"),
+        ("propositional_logic", "junk"),
+        ("string_insertion", "oracle_answer"),
+        ("spiral_matrix", 'entry["answer"].split()'),
+        ("binary_matrix", "9**9**9"),
+        ("countdown", "9**9**9"),
+        ("time_intervals", "0"),
+        ("syllogism", "None"),
+    ],
+)
+def test_faults_of_scorers_do_not_pay(task: str, given: str) -> None:
+    for row in rows(task):
+        verdict = judge(GYM, f"<answer>{given}</answer>", row)
+        assert verdict.score == 0, (verdict, row["entry"]["answer"])
+
+
+def test_answers_are_never_run(tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    for task in (*EVALUATED, *PARSED):
+        for attack in (f"open({str(canary)!r}, 'w')", f"[open({str(canary)!r}, 'w') for _ in [0]]"):
+            judge(GYM, f"<answer>{attack}</answer>", rows(task, 1)[0])
+    assert not canary.exists()
+
+
+def test_no_other_scorer_runs_its_answer() -> None:
+    """Reads the package's source: a new version with another `eval(answer)` fails here."""
+    package = Path(reasoning_gym.__file__).parent
+    runs = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\((?:user_)?answer\b")
+    found = {path.stem for path in package.rglob("*.py") if runs.search(path.read_text())}
+    assert found == {*EVALUATED, *PARSED}
+
+
+@pytest.mark.parametrize("task", PARSED)
+def test_own_formulas_are_admitted(task: str) -> None:
+    if task != "intermediate_integration":  # slow to make
+        assert all(is_formula(row["entry"]["answer"]) for row in rows(task, 10))
+
+
+@pytest.mark.parametrize(
+    ("given", "fine"),
+    [
+        ("2*x**3/3 + C", True), ("x**(3/2)", True), ("exp(x)**2*sin(3*x)", True), ("(1+2)*3 - 4/5", True),
+        ("9**9**9", False), ("9**(9**9)", False), ("((9**99)**99)**99", False), ("9**9999", False), ("x.y", False),
+        ("__import__", False), ("N(pi, 999)", False), ("lambda: 1", False), ("f'{x}'", False),
+        ("1+" * 300 + "1", False),
+    ],
+)  # fmt: skip
+def test_formulas(given: str, fine: bool) -> None:
+    assert is_formula(given) is fine
 
 
 @pytest.mark.parametrize(

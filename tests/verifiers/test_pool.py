@@ -114,7 +114,7 @@ def test_a_verifier_that_cannot_be_used(pool: VerifierPool) -> None:
     with pytest.raises(RuntimeError, match="did you mean 'number'"):
         pool.warm("nmber")
     (verdict,) = pool.gather(submit(pool, "exact:", ["a"]))
-    assert verdict.error is not None and "no such verifier" in verdict.error
+    assert verdict.error is not None and "write it as path/to/file.py:name" in verdict.error
     assert pool.gather(submit(pool, "exact", ["a"]))[0].score == 1
 
 

@@ -59,8 +59,12 @@ def test_unknown_names_and_paths(user: str, tmp_path: Path) -> None:
         build(f"{tmp_path}/other.py:plain")
     with pytest.raises(ConfigError, match="did you mean plain"):
         build(f"{user}:plian")
-    with pytest.raises(ConfigError, match=r"file\.py:function"):
+    with pytest.raises(ConfigError, match=r"file\.py:name"):
         build(user)
+    with pytest.raises(ConfigError, match="no_such_package.rewards cannot be imported: ModuleNotFoundError"):
+        build("no_such_package.rewards:plain")
+    with pytest.raises(ConfigError, match="did you mean load"):
+        build("json:loadz")
     (tmp_path / "broken.py").write_text("import nothing_of_this_name")
     with pytest.raises(ConfigError, match="cannot be imported: ModuleNotFoundError"):
         build(f"{tmp_path}/broken.py:plain")
