@@ -7,10 +7,10 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.setup-$(shell echo '$(EXTRAS)' | tr ',' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test check docs bench lab lab-quick clean
+.PHONY: help setup train test check docs bench lab lab-starts lab-quick clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 	@echo "  variables: PYTHON=$(PYTHON) EXTRAS=$(EXTRAS) VENV=$(VENV)"
 
 setup: $(STAMP)  ## make the virtual environment and install the package with its extras
@@ -38,11 +38,20 @@ docs: setup  ## regenerate docs/config.md
 bench: setup  ## measure, as ratios, what the docs claim; less with ARGS=quick, or with ARGS="only=floor,peer"
 	$(BIN)/python scripts/bench $(ARGS)
 
-LAB := lab_collapse lab_prolong lab_one_rollout lab_half_unsolvable
+LAB := lab_collapse lab_starts lab_worked lab_prolong lab_one_rollout lab_half_unsolvable
+STARTS := runs/lab_starts_from
 
-lab: setup  ## the laboratory: its runs (some hours on two cores), and docs/laboratory.md from them
+lab: setup lab-starts  ## the laboratory: its runs (some hours on two cores), and docs/laboratory.md from them
 	for arms in $(LAB); do $(BIN)/rlvr arms $$arms hydra/launcher=submitit_local $(ARGS) || exit 1; done
 	$(BIN)/python scripts/laboratory.py
+
+lab-starts: setup  ## the policies that lab_starts begins from: each seed's best and last of DAPO on few sums
+	$(BIN)/rlvr train -m experiment=lab_collapse seed=0,1,2,3,4 run.name=lab_starts_from checkpoint.every=25 \
+		checkpoint.best=true hydra/launcher=submitit_local hydra.sweep.dir=$(STARTS) 'hydra.sweep.subdir=seed$${seed}'
+	for run in $(STARTS)/seed?; do \
+		test -d $$run/collapsed || $(BIN)/rlvr export $$run --to $$run/collapsed || exit 1; \
+		test -d $$run/best || $(BIN)/rlvr export $$run --best --to $$run/best || exit 1; \
+	done
 
 lab-quick: setup  ## a small laboratory in under ten minutes; its report is runs/lab_quick/report/report.html
 	$(BIN)/rlvr arms lab_quick hydra/launcher=submitit_local $(ARGS)

@@ -34,6 +34,8 @@ PICTURES: dict[str, dict[str, list[str]]] = {  # at most six lines can be told a
         "ablations": ["armor", "armor_no_gate", "armor_plain_ratio", "armor_mixture_only", "armor_any_anchor"],
         "resets": ["armor", "armor_reset_50", "armor_reset_1", "dapo"],
     },
+    "lab_starts": {"starts": ["collapsed_dapo", "collapsed_armor", "collapsed_kl_k3_1", "best_dapo", "best_armor"]},
+    "lab_worked": {"main": ["dapo", "large_set", "armor", "kl_k3_1"]},
     "lab_prolong": {
         "resets": ["no_reset", "schedule", "schedule_optimizer_kept", "trigger", "no_kl"],
         "tiny_kl": ["tiny_kl", "tiny_kl_schedule", "no_kl"],
@@ -45,7 +47,12 @@ PICTURES: dict[str, dict[str, list[str]]] = {  # at most six lines can be told a
     "lab_half_unsolvable": {"methods": ["grpo", "astar_po", "astar_po_drop"]},
 }
 LEARNING = Panel("accuracy", "Validation accuracy and training score", "fraction correct", (ACCURACY, "rollout/score"))
-TRAINED_ON = {"lab_collapse": "two", "lab_half_unsolvable": "arithmetic"}  # the others have one source
+TRAINED_ON = {  # the source whose accuracies are told; the others have one
+    "lab_collapse": "two",
+    "lab_starts": "two",
+    "lab_worked": "three",
+    "lab_half_unsolvable": "arithmetic",
+}
 VALIDATION = ["validation, step 0", "best", "last"]
 TEST = ["training, last", "test", "minus the first arm's"]
 COST = ["at equal time, minus the first arm's", "sequences", "time", "GiB"]
