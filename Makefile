@@ -15,9 +15,10 @@ help:  ## this list
 
 setup: $(STAMP)  ## make the virtual environment and install the package with its extras
 
-$(STAMP): pyproject.toml setup.py scripts/repair_torchvision.py
+$(STAMP): pyproject.toml setup.py scripts/install_bare.py scripts/repair_torchvision.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	$(BIN)/python scripts/install_bare.py '$(EXTRAS)'
 	$(BIN)/python scripts/repair_torchvision.py
 	touch $@
 

