@@ -4,7 +4,8 @@
     python scripts/laboratory.py [runs=runs] [docs=docs]
 
 Tables stand between two comments, `<!-- lab_collapse -->` and `<!-- end -->`, and only they are replaced.  Experiments
-without runs are left as they are.
+without runs are left as they are, and so are the rows of single arms without runs, if the arm that all are compared
+with has the same results as on the page.
 """
 
 import sys
@@ -30,9 +31,11 @@ from _runs import settings  # noqa: E402
 PICTURES: dict[str, dict[str, list[str]]] = {  # at most six lines can be told apart
     "lab_collapse": {
         "main": ["dapo", "dapo_gate", "armor", "kl_k2_1", "large_set"],
-        "kl": ["dapo", "kl_k2_01", "kl_k2_1", "kl_k3_01", "kl_k3_1"],
+        "kl": ["dapo", "kl_k2_01", "kl_k2_1", "kl_k3_1"],
+        "small_kl": ["dapo", "kl_k2_001", "kl_k3_001", "kl_k3_01"],
         "ablations": ["armor", "armor_no_gate", "armor_plain_ratio", "armor_mixture_only", "armor_any_anchor"],
-        "resets": ["armor", "armor_reset_50", "armor_reset_1", "dapo"],
+        "more_ablations": ["dapo", "armor_mix_on_anchors", "armor_conditional", "armor_reset_1"],
+        "resets": ["armor", "armor_reset_50", "dapo"],
     },
     "lab_starts": {"starts": ["collapsed_dapo", "collapsed_armor", "collapsed_kl_k3_1", "best_dapo", "best_armor"]},
     "lab_worked": {"main": ["dapo", "large_set", "armor", "kl_k3_1"]},
@@ -90,6 +93,30 @@ def _cells(family: Family, base: Family, source: str | None, others: Sequence[st
     ]
 
 
+def joined(old: str, new: str, order: Sequence[str]) -> str:
+    """A table with the rows of an older one of the same experiment, where it has none for their arms.
+
+    Args:
+        old, new: Markdown; `old` may be empty.
+        order: of the arms.
+
+    Raises:
+        SystemExit: if the first arm's results differ, so that the others do not stand beside each other.
+    """
+    (head, rule, *rows), (_, _, *before) = new.splitlines(), old.splitlines() or ["", ""]
+    arms, kept = ({row.split("`")[1]: row for row in told} for told in (rows, before))
+    kept = {arm: row for arm, row in kept.items() if arm in order and arm not in arms}
+    base = order[0]
+    if kept and result(arms.get(base, "")) != result(before[0]):
+        sys.exit(f"{base} had other results when {', '.join(kept)} were run: run these too")
+    return "\n".join([head, rule, *((arms | kept)[arm] for arm in order if arm in arms | kept)])
+
+
+def result(row: str) -> list[str]:
+    """The cells of a row that are equal whenever it is run again."""
+    return row.split(" | ")[: 1 + len(VALIDATION) + len(TEST)]
+
+
 def _test(family: Family, source: str | None) -> str:
     return short(band(tested_rates(family, shared(family.runs, "test", source), source)))
 
@@ -116,9 +143,9 @@ def pictures(name: str, found: Sequence[Family], folder: Path) -> None:
     """Of each choice of arms, validation in full and the training score dotted."""
     by_name = {family.name: family for family in found}
     for choice, arms in PICTURES[name].items():
-        chosen = [by_name[arm] for arm in arms if arm in by_name]
-        if len(chosen) < 2:
+        if not by_name.keys() >= set(arms):  # the picture there is shows more
             continue
+        chosen = [by_name[arm] for arm in arms]
         source = TRAINED_ON.get(name)
         metrics = (f"{ACCURACY}/{source}" if source else ACCURACY, "rollout/score")
         draw(replace(LEARNING, name=f"{name}_{choice}", metrics=metrics), chosen, styles(chosen), folder)
@@ -138,7 +165,8 @@ def main() -> None:
         found = [family for family in families(find_runs([root])) if all(run.finished for run in family.runs)]
         found.sort(key=lambda family: order.index(family.name))
         before, mark, after = text.partition(f"<!-- {name} -->\n")
-        text = before + mark + table(found, TRAINED_ON.get(name)) + "\n" + after[after.index(END) :]
+        old, end, rest = after.partition(END)
+        text = before + mark + joined(old, table(found, TRAINED_ON.get(name)), order) + "\n" + end + rest
         pictures(name, found, Path(given["docs"]) / "laboratory")
         print(f"{name}: {len(found)} arms, {sum(len(family.runs) for family in found)} runs")
     page.write_text(text, encoding="utf-8")
