@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rlvr.ops.stats import Interval, clustered_se, wilson_interval
+from rlvr.ops.stats import Interval, wilson_interval
 from rlvr.ops.student import student_t
 
 PRIOR = 12.0  # weight of the all-or-nothing problems that the variance is blended with; see `problem_interval`
@@ -39,15 +39,16 @@ def problem_interval(rates: Sequence[float], samples: int, level: float = 0.95) 
     values = np.asarray(rates, dtype=float)
     mean = float(values.mean())
     smooth = (mean * problems + 0.5) / (problems + 1)
-    weight = PRIOR / (_carriers(values if mean < 0.5 else 1 - values) + 0.5) ** 1.5
+    weight = _prior(values if mean < 0.5 else 1 - values)
     variance = (float(values.var()) * problems + weight * smooth * (1 - smooth)) / (problems + weight)
     worth = mean * (1 - mean) * problems / variance
     return _wilson(mean, min(max(worth, problems), problems * samples), student_t(problems - 1, level))
 
 
-def _carriers(distances: NDArray[np.float64]) -> float:
-    """Kish's effective number of the things that make a sum; 0 where it is 0."""
-    return float(distances.sum() ** 2 / (distances @ distances)) if distances.any() else 0.0
+def _prior(distances: NDArray[np.float64]) -> float:
+    """Weight of what a variance is blended with, by Kish's effective number of the things that make a sum."""
+    carriers = float(distances.sum() ** 2 / (distances @ distances)) if distances.any() else 0.0
+    return PRIOR / (carriers + 0.5) ** 1.5
 
 
 def _wilson(rate: float, trials: float, z: float) -> Interval:
@@ -69,11 +70,26 @@ def rate_interval(rates: Sequence[float], samples: int) -> tuple[Interval | None
 
 
 def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interval | None:
-    """Student's interval of the mean difference; None where it has no spread to be judged by."""
-    if len(differences) < 2 or not np.ptp(differences):
+    """Student's interval of the mean difference over the problems that these were drawn from; None of fewer than two.
+
+    Where few problems differ, their variance is underrated just when those that are rare are missing; it is blended as
+    in `problem_interval`, with problems that differ by as much as these do (sum d^2 / sum |d|), half of them each way.
+    Where none differs, the interval is as far as Wilson's of no such problem among as many.
+
+    Args:
+        differences: one per problem, in [-1, 1].
+    """
+    problems, values = len(differences), np.asarray(differences, dtype=float)
+    if problems < 2:
         return None
-    mean, half = float(np.mean(differences)), student_t(len(differences) - 1, level) * clustered_se(differences)
-    return mean - half, mean + half
+    mean, t, sizes = float(values.mean()), student_t(problems - 1, level), np.abs(values)
+    if not sizes.any():
+        _, high = _wilson(0.0, problems, t)
+        return -high, high
+    weight, size = _prior(sizes), float(values @ values / sizes.sum())
+    variance = (float(values.var(ddof=1)) * problems + weight * size**2) / (problems + weight)
+    half = t * math.sqrt(variance / problems)
+    return max(-1.0, mean - half), min(1.0, mean + half)
 
 
 def sign_flip_p(differences: Sequence[float], seed: int = 0) -> tuple[float, bool]:

@@ -16,7 +16,7 @@ def test_problems_are_paired(tmp_path):
     told = compare(evaluation(tmp_path / "a", of(RATES)), evaluation(tmp_path / "b", of(BETTER)))
     score = told["benchmarks"]["sums"]["score"]
     assert score["difference"] == pytest.approx(0.025)
-    assert (score["high"] - score["low"]) / 2 == pytest.approx(2.04523 * 0.005685735326841775, rel=1e-4)
+    assert (score["high"] - score["low"]) / 2 == pytest.approx(2.04523 * 0.005685735326841775, rel=0.02)
     assert (score["better"], score["worse"], score["problems"]) == (12, 0, 30)
     assert (score["p"], score["exact"], score["p_holm"]) == (2 / 2**12, True, 2 / 2**12)
     assert {"score", "pass@1", "pass@32", "majority"} == set(told["benchmarks"]["sums"])
@@ -28,8 +28,8 @@ def test_the_order_of_the_problems_does_not_matter(tmp_path):
     samples = scored([1, 1], [0, 0], [1, 0])
     told = compare(evaluation(tmp_path / "a", samples), evaluation(tmp_path / "b", samples[4:] + samples[:4]))
     assert told["benchmarks"]["sums"]["score"]["p"] == 1.0
-    assert told["benchmarks"]["sums"]["score"]["low"] is None
-    assert "[no interval]" in comparison(told)
+    assert told["benchmarks"]["sums"]["score"]["low"] == -told["benchmarks"]["sums"]["score"]["high"]
+    assert "+0.0 [-" in comparison(told)
 
 
 @pytest.mark.parametrize(

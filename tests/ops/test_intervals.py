@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+import math
 from pathlib import Path
 from statistics import NormalDist
 
@@ -77,8 +78,26 @@ def test_more_samples_of_equal_rates_do_not_narrow_a_claim_about_new_problems():
 def test_the_paired_interval_of_the_worked_set():
     differences = [b - a for a, b in zip(RATES, BETTER, strict=True)]
     low, high = paired_interval(differences)
-    assert ((low + high) / 2, (high - low) / 2) == pytest.approx((0.025, 2.0452 * 0.005685735326841775), rel=1e-3)
-    assert paired_interval([0.25] * 30) is None and paired_interval([0.5]) is None
+    assert (low + high) / 2 == pytest.approx(0.025)
+    assert 1 < (high - low) / 2 / (2.0452 * 0.005685735326841775) < 1.02  # Student.s, and a little more
+    assert paired_interval([0.5]) is None
+
+
+def test_a_difference_of_few_problems_has_an_honest_interval():
+    """By hand: one problem of three differs by 1/2, so that a variance of 1/12 is blended with 12 / 1.5^1.5 of 1/4."""
+    weight = 12 / 1.5**1.5
+    variance = (3 / 12 + weight / 4) / (3 + weight)
+    half = student_t(2) * math.sqrt(variance / 3)
+    assert paired_interval([0.0, 0.5, 0.0]) == pytest.approx((max(-1, 1 / 6 - half), min(1, 1 / 6 + half)))
+    low, high = paired_interval([0.0] * 30)
+    assert low == -high and high == pytest.approx(student_t(29) ** 2 / (30 + student_t(29) ** 2))
+    assert paired_interval([1.0, -1.0]) == (-1.0, 1.0)
+
+
+def test_differences_of_rarely_solved_problems_are_held(coverage):
+    for told, _, draw in coverage.benchmarks():
+        if told in ("mean 0.05  all or nothing", "mean 0.05  wide", "mean 0.95  alike"):
+            assert coverage.paired_coverage(draw, 0.3, rounds=2000) >= 0.93
 
 
 def test_sign_flips_are_counted_in_every_way():
