@@ -30,6 +30,7 @@ SCRIPTS: list[tuple[str, list[str], list[str] | None, bool]] = [
     ("anchors", [], ["steps=6"], False),
     ("start", [], ["runs=1"], True),
     ("flat", [], ["steps=60", "blocks=6", "picture=runs/flat.png"], False),
+    ("async_rollouts", [], ["steps=8", "seeds=1"], False),
     ("layouts", [], ["rounds=2"], False),
     ("plan", [], None, False),
     ("checkpoint", [], None, False),
