@@ -48,10 +48,11 @@ lab: setup lab-starts  ## the laboratory: its runs (some hours on two cores), an
 
 lab-starts: setup  ## the policies that lab_starts begins from: each seed's best and last of DAPO on few sums
 	$(BIN)/rlvr train -m experiment=lab_collapse seed=0,1,2,3,4 run.name=lab_starts_from checkpoint.every=25 \
-		checkpoint.best=true hydra/launcher=submitit_local hydra.sweep.dir=$(STARTS) 'hydra.sweep.subdir=seed$${seed}'
-	for run in $(STARTS)/seed?; do \
-		test -d $$run/collapsed || $(BIN)/rlvr export $$run --to $$run/collapsed || exit 1; \
-		test -d $$run/best || $(BIN)/rlvr export $$run --best --to $$run/best || exit 1; \
+		checkpoint.best=true hydra/launcher=submitit_local hydra.sweep.dir=$(STARTS)
+	for seed in 0 1 2 3 4; do \
+		run=$$(echo $(STARTS)/*-seed-$$seed-*) to=$(STARTS)/seed$$seed; \
+		test -d $$to/collapsed || $(BIN)/rlvr export $$run --to $$to/collapsed || exit 1; \
+		test -d $$to/best || $(BIN)/rlvr export $$run --best --to $$to/best || exit 1; \
 	done
 
 lab-quick: setup  ## a small laboratory in under ten minutes; its report is runs/lab_quick/report/report.html
