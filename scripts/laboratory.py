@@ -38,7 +38,7 @@ PICTURES: dict[str, dict[str, list[str]]] = {  # at most six lines can be told a
         "resets": ["armor", "armor_reset_50", "dapo"],
     },
     "lab_starts": {"starts": ["collapsed_dapo", "collapsed_armor", "collapsed_kl_k3_1", "best_dapo", "best_armor"]},
-    "lab_worked": {"main": ["dapo", "large_set", "armor", "kl_k3_1"]},
+    "lab_worked": {"main": ["dapo", "large_set", "armor"]},
     "lab_prolong": {
         "resets": ["no_reset", "schedule", "schedule_optimizer_kept", "trigger", "no_kl"],
         "tiny_kl": ["tiny_kl", "tiny_kl_schedule", "no_kl"],
