@@ -35,13 +35,22 @@ class Family:
 
 
 def seeds_of(run: RunData) -> dict[str, Any]:
-    """All seeds of a run by key: of sampling, and those of its model and data."""
-    return {key: value for key, value in run.config.items() if SEED.search(key)}
+    """All seeds of a run by key: of sampling, and those of its model and data; and what was given in terms of them."""
+    follow = following(run)
+    return {key: value for key, value in run.config.items() if SEED.search(key) or key in follow}
 
 
 def computed(run: RunData) -> dict[str, Any]:
-    """The values that decide what is computed, seeds left out."""
-    return {key: value for key, value in run.config.items() if not SEED.search(key) and not IDENTITY.match(key)}
+    """The values that decide what is computed, seeds left out, and `${seed}` in place of one in another value."""
+    follow = following(run)
+    kept = {key: value for key, value in run.config.items() if not SEED.search(key) and not IDENTITY.match(key)}
+    return {key: follow.get(key, value) for key, value in kept.items()}
+
+
+def following(run: RunData) -> dict[str, str]:
+    """Values of the command line that name the seed of the run, as they were given: model.path=.../${seed}/model."""
+    plain = {key: value.replace("\\", "") for key, value in given(run).items()}  # Hydra escapes in sweeps
+    return {key: value for key, value in plain.items() if "${seed}" in value}
 
 
 def what_seeds_vary(runs: Sequence[RunData]) -> str:
@@ -105,18 +114,19 @@ def _name(run: RunData, chosen: Sequence[str], keys: Sequence[str]) -> str:
     """Choices of files, and the keys that a command line may have set beside them."""
     config = run.config
     parts = [run.choices.get(section, str(config.get(f"{section}.name"))) for section in chosen or ("algorithm",)]
-    given = given_keys(run)
-    others = [key for key in keys if key in given or not key.startswith(tuple(f"{section}." for section in chosen))]
+    set_there = given(run)
+    others = [key for key in keys if key in set_there or not key.startswith(tuple(f"{section}." for section in chosen))]
     others.sort(key=lambda key: key.startswith(PLAIN))
     parts += [f"{key.rpartition('.')[2]}={config.get(key, 'none')}" for key in others[:NAMED]]
     return " ".join(parts)
 
 
-def given_keys(run: RunData) -> set[str]:
-    """The keys of a run's command line."""
+def given(run: RunData) -> dict[str, str]:
+    """The command line of a run: values by key."""
     path = run.directory / ".hydra" / "overrides.yaml"
     told = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else []
-    return {override.partition("=")[0].lstrip("+") for override in told}
+    pairs = [override.partition("=") for override in told]
+    return {key.lstrip("+"): value for key, _, value in pairs}
 
 
 def configurations_tried(runs: Sequence[RunData]) -> tuple[int, list[Path]]:

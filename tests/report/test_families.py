@@ -1,6 +1,7 @@
 """Which runs are one family, what families are called, and how many configurations were tried."""
 
 import pytest
+import yaml
 
 from rlvr.keys import ConfigError
 from rlvr.report.build import build
@@ -34,6 +35,23 @@ def test_seeds_of_data_make_other_problems_but_no_other_family(tmp_path):
     assert len(family.runs) == 2
     assert shared(family.runs, "validation") == shared(family.runs, "test") == []
     assert shared(family.runs[:1], "test") == sorted(family.runs[0].test)
+
+
+def test_what_is_given_in_terms_of_the_seed_makes_no_other_family(tmp_path):
+    for seed in range(2):
+        for start in ("best", "last"):
+            run = make_run(
+                tmp_path / start / str(seed),
+                "model=any",
+                f"model.path=runs/seed{seed}/{start}",
+                seed=seed,
+            )
+            told_there = [f"model.path=runs/seed$\\{{seed\\}}/{start}", f"seed={seed}"]
+            (run / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(told_there))
+    found = families(find_runs([tmp_path]))
+    assert [family.seeds for family in found] == [[0, 1], [0, 1]]
+    assert [family.computed["model.path"] for family in found] == ["runs/seed${seed}/best", "runs/seed${seed}/last"]
+    assert "the starting model (model.path)" in what_seeds_vary(found[0].runs)
 
 
 def test_one_draw_of_luck_counts_once(tmp_path, monkeypatch):
