@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rlvr.report.runs import MEMBER, RunData
 
 SEED = re.compile(r"(^|[._])seed$")  # seed, rollout.reference_seed, model.warm_seed, data.sources.x.options.seed
@@ -49,7 +47,7 @@ def computed(run: RunData) -> dict[str, Any]:
 
 def following(run: RunData) -> dict[str, str]:
     """Values of the command line that name the seed of the run, as they were given: model.path=.../${seed}/model."""
-    plain = {key: value.replace("\\", "") for key, value in given(run).items()}  # Hydra escapes in sweeps
+    plain = {key: value.replace("\\", "") for key, value in run.given.items()}  # Hydra escapes in sweeps
     return {key: value for key, value in plain.items() if "${seed}" in value}
 
 
@@ -114,19 +112,10 @@ def _name(run: RunData, chosen: Sequence[str], keys: Sequence[str]) -> str:
     """Choices of files, and the keys that a command line may have set beside them."""
     config = run.config
     parts = [run.choices.get(section, str(config.get(f"{section}.name"))) for section in chosen or ("algorithm",)]
-    set_there = given(run)
-    others = [key for key in keys if key in set_there or not key.startswith(tuple(f"{section}." for section in chosen))]
+    others = [key for key in keys if key in run.given or not key.startswith(tuple(f"{section}." for section in chosen))]
     others.sort(key=lambda key: key.startswith(PLAIN))
     parts += [f"{key.rpartition('.')[2]}={config.get(key, 'none')}" for key in others[:NAMED]]
     return " ".join(parts)
-
-
-def given(run: RunData) -> dict[str, str]:
-    """The command line of a run: values by key."""
-    path = run.directory / ".hydra" / "overrides.yaml"
-    told = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else []
-    pairs = [override.partition("=") for override in told]
-    return {key.lstrip("+"): value for key, _, value in pairs}
 
 
 def configurations_tried(runs: Sequence[RunData]) -> tuple[int, list[Path]]:

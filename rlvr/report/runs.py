@@ -99,6 +99,14 @@ class RunData:
         return {group: name for group, name in told.items() if name is not None}
 
     @cached_property
+    def given(self) -> dict[str, str]:
+        """The command line: values by key, as they were written."""
+        path = self.directory / ".hydra" / "overrides.yaml"
+        told = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else []
+        pairs = [override.partition("=") for override in told]
+        return {key.lstrip("+"): value for key, _, value in pairs}
+
+    @cached_property
     def arm(self) -> str | None:
         """What an experiment with arms calls it."""
         path = self.directory.resolve().parent / ARM
