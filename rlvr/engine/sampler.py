@@ -189,6 +189,7 @@ class Sampler:
                 logprobs=0,
                 detokenize=False,
                 output_kind=RequestOutputKind.FINAL_ONLY,
+                skip_clone=True,  # nobody else has it, and copying takes longer than making it
             )
             engine.add_request(str(base + offset), TokensPrompt(prompt_token_ids=list(order.prompt.tokens)), settings)
         self._sent += len(orders)
@@ -218,7 +219,6 @@ def _start(folder: str, model: ModelConfig, hardware: HardwareConfig, world: Wor
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the engine lives in this process, beside the learner
     logging.getLogger("vllm").setLevel(os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR"))
     if on_cpu:
-        os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(max(1, round(hardware.sampler_memory)))
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # else it pins the learner's threads to one core
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     try:
@@ -229,7 +229,7 @@ def _start(folder: str, model: ModelConfig, hardware: HardwareConfig, world: Wor
 
     memory: dict[str, Any] = {"gpu_memory_utilization": hardware.sampler_memory}
     if on_cpu:  # a prompt that is read in pieces turns its seeded generator back, which generators of a CPU cannot
-        memory = {"enable_chunked_prefill": False}
+        memory = {"enable_chunked_prefill": False, "kv_cache_memory_bytes": round(hardware.sampler_memory * 2**30)}
     return LLM(
         model=folder,
         skip_tokenizer_init=True,

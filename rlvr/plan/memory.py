@@ -97,7 +97,7 @@ def cache_bytes(work: Work, shape: Shape, device: float) -> float:
     """
     hardware = work.config.hardware
     if hardware.device == "cpu":
-        return max(1, round(hardware.sampler_memory)) * GIB
+        return hardware.sampler_memory * GIB
     logits = 12 * min(hardware.sampler_sequences, PROFILED) * shape.words / hardware.tensor_parallel
     aside = PROFILED * 2 * shape.mlp * _bytes(work) + logits + hardware.machine.overhead * GIB
     return hardware.sampler_memory * device - sampler_weights(work, shape) - aside

@@ -16,11 +16,11 @@ Row = dict[str, Any]
 WORKS = {  # what scripts measure where no other model is given
     "tiny": [
         *("model=tiny", "model.warm_updates=0", "data=arithmetic", "rollout.prompts=16", "algorithm.group=8"),
-        "rollout.max_tokens=16",
+        *("rollout.max_tokens=16", "hardware.sampler_memory=0.05"),
     ],
     "smollm2": [
         *("model=smollm2_135m", "data=gym", "rollout.prompts=8", "algorithm.group=8", "rollout.max_tokens=64"),
-        "data.sources.gym.train=64",
+        *("data.sources.gym.train=64", "hardware.tokens_per_micro_batch=512", "hardware.sampler_memory=0.25"),
     ],
 }
 STEPS_ALONE = [  # nothing but steps, with weights that stay what they are: every step has work of one kind

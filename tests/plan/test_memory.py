@@ -65,6 +65,8 @@ def test_the_key_value_cache_is_what_the_sampler_has_left() -> None:
     assert token_cache(work, shape) == 2 * 28 * 4 * 128 * 2  # 57,344 bytes
     aside = 8192 * 2 * 18_944 * 2 + 12 * 512 * 152_064 + 2 * GIB
     assert cache_bytes(work, shape, DEVICE) == 0.5 * DEVICE - 2 * P - aside
+    on_cpu = Work.of(compose(["hardware=cpu", "hardware.sampler_memory=0.25"]), 1)
+    assert cache_bytes(on_cpu, shape, DEVICE) == 2**28
     two = Work.of(compose([*SEVEN, "hardware.tensor_parallel=2"]), 8)
     assert token_cache(two, shape) == 2 * 28 * 4 * 128 * 2 / 2
 
@@ -74,7 +76,7 @@ def test_a_cpu_keeps_everything_and_no_master_in_fp32() -> None:
     work, shape = Work.of(config, 1), shape_of(config.model)
     told = memory(work, shape, longest(config), 16e9)
     device = {part.name: part.bytes for part in told.device}
-    assert device["sampler, KV cache"] == always(GIB)
+    assert device["sampler, KV cache"] == always(GIB / 2)
     assert device["policy, fp32 master"] == always(0) and device["policy, moments"] == always(8 * shape.parameters)
     assert device["policy, optimizer at work"] == always(0)
     assert told.peak == told.at("update")
