@@ -101,7 +101,7 @@ def environment(hardware: HardwareConfig, cores: int) -> dict[str, str]:
     if hardware.device == "cpu":
         env |= {
             "DS_ACCELERATOR": "cpu",
-            "MALLOC_MMAP_THRESHOLD_": "4194304",  # freed tensors of activations leave no holes in the heap
+            "MALLOC_MMAP_THRESHOLD_": "1048576",  # freed tensors of activations leave no holes in the heap
             "TORCH_COMPILE_DISABLE": "1",  # vLLM would compile the ranks of log-probs, for seconds in every process
         }
     return env

@@ -20,7 +20,7 @@ WORKS = {  # what scripts measure where no other model is given
     ],
     "smollm2": [
         *("model=smollm2_135m", "data=gym", "rollout.prompts=8", "algorithm.group=8", "rollout.max_tokens=64"),
-        *("data.sources.gym.train=64", "hardware.tokens_per_micro_batch=512", "hardware.sampler_memory=0.25"),
+        *("data.sources.gym.train=64", "hardware.tokens_per_micro_batch=576", "hardware.sampler_memory=0.25"),
     ],
 }
 STEPS_ALONE = [  # nothing but steps, with weights that stay what they are: every step has work of one kind

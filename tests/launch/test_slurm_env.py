@@ -135,7 +135,7 @@ def test_environment_of_a_rank():
         "TOKENIZERS_PARALLELISM": "false",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "DS_ACCELERATOR": "cpu",
-        "MALLOC_MMAP_THRESHOLD_": "4194304",
+        "MALLOC_MMAP_THRESHOLD_": "1048576",
         "TORCH_COMPILE_DISABLE": "1",
     }
     on_gpu = launch.environment(hardware("cuda", 5), cores=3)
