@@ -32,6 +32,7 @@ SCRIPTS: list[tuple[str, list[str], list[str] | None, bool]] = [
     ("flat", [], ["steps=60", "blocks=6", "picture=runs/flat.png"], False),
     ("async_rollouts", [], ["steps=8", "seeds=1"], False),
     ("layouts", [], ["rounds=2"], False),
+    ("micro_batches", [], ["work=tiny", "rounds=1"], True),
     ("plan", [], None, False),
     ("checkpoint", [], None, False),
     ("verifiers", [], ["repeats=1"], False),

@@ -1,6 +1,7 @@
 """The parts of steps that a run has done, each alone: `python _parts.py ASKED.json ANSWER.json`, for `floor.py`.
 
-Asked are `folder` of the run, `steps` of it, `rounds`, `layouts` and whether to `profile` the first of them.
+Asked are `folder` of the run, `steps` of it, `rounds`, `layouts`, and whether to `profile` the first of them, or to try
+`sizes` of micro-batches on it.
 """
 
 import json
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _measure import matmul_tflops, seconds
+from _measure import Peak, matmul_tflops, seconds
 
 from rlvr.algorithms import ALGORITHMS
 from rlvr.batch import Batch
@@ -143,6 +144,24 @@ class Bench:
         forward = 2.0 * (shape.body * tokens + shape.head * predicted)
         return {"forward_flops": forward, "tokens": predicted, "all_tokens": tokens}
 
+    def sizes(self, step: int, sizes: list[int], rounds: int) -> dict[int, dict[str, Any]]:
+        """Seconds of an update in micro-batches of at most so many tokens, and the memory on top, round by round."""
+        orders = self.orders(step)
+        self.transfer()
+        batch = self.batch(orders, self.generate(orders)[1])
+        self.sampler.sleep()
+        told: dict[int, dict[str, Any]] = {size: {"seconds": [], "bytes": []} for size in sizes}
+        for number in range(rounds + 1):  # the first one makes the moments
+            for size in sizes if number else sizes[:1]:
+                self.learner.most_tokens = size
+                with Peak(self.device) as peak:
+                    spent = sum(self.update(batch).values())
+                if number:
+                    told[size]["pieces"] = len(self.learner.cuts(batch, self.algorithm.unit))
+                    told[size]["seconds"].append(spent)
+                    told[size]["bytes"].append(peak.bytes)
+        return told
+
     def profile(self, step: int) -> dict[str, float]:
         """Seconds of an update by kind of operation, on the processor that queues them and on the device."""
         orders = self.orders(step)
@@ -165,6 +184,8 @@ def main(asked: str, answer: str) -> None:
     bench = Bench(Path(given["folder"]))
     if given.get("profile"):
         told: dict[str, Any] = bench.profile(given["steps"][0])
+    elif given.get("sizes"):
+        told = {"sizes": bench.sizes(given["steps"][0], given["sizes"], given["rounds"])}
     else:
         bench.step(given["steps"][0], 1, given["layouts"][:1])  # starts caches
         told = {"steps": [bench.step(step, given["rounds"], given["layouts"]) for step in given["steps"]]}
