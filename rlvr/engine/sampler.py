@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -90,8 +91,9 @@ class Sampler:
         """
         self.version = None
         self._wake("weights")
-        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
-        self.llm.apply_model(_refresh_head)
+        names: set[str] = set()
+        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": _named(weights, names)})
+        self.llm.apply_model(partial(_refresh_head, tied="lm_head.weight" not in names))
         self._wake("kv_cache")
         self.forget()
         self.version = version
@@ -251,9 +253,27 @@ def _start(folder: str, model: ModelConfig, hardware: HardwareConfig, world: Wor
     )
 
 
-def _refresh_head(model: nn.Module) -> None:
-    """vLLM's CPU backend keeps a prepacked copy of the output head; reloading weights leaves it stale where the head
-    is tied to the embeddings."""
+def _named(weights: Iterator[tuple[str, Tensor]], names: set[str]) -> Iterator[tuple[str, Tensor]]:
+    for name, tensor in weights:
+        names.add(name)
+        yield name, tensor
+
+
+def _refresh_head(model: nn.Module, tied: bool) -> None:
+    """Bring what vLLM keeps of the output head beside the embeddings in line with the new weights.
+
+    A head that the configuration ties is one of its own in vLLM 0.32 where the model's files hold a tensor of its name,
+    and no weights of a learner that ties it are sent by that name.  The CPU backend moreover keeps a prepacked copy of
+    the head, which reloading weights leaves as it is.
+    """
+    from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
+
     head = getattr(model, "lm_head", None)
-    if head is not None and getattr(head, "quant_method", None) is not None:
-        head.quant_method.process_weights_after_loading(head)
+    if not isinstance(head, ParallelLMHead):
+        return
+    if tied:
+        embeddings = (m for m in model.modules() if isinstance(m, VocabParallelEmbedding) and m is not head)
+        weight = next(embeddings).weight
+        if head.weight.data_ptr() != weight.data_ptr():
+            head.weight.data.copy_(weight.data)
+    head.quant_method.process_weights_after_loading(head)
