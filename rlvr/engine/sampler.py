@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -273,7 +273,7 @@ def _refresh_head(model: nn.Module, tied: bool) -> None:
         return
     if tied:
         embeddings = (m for m in model.modules() if isinstance(m, VocabParallelEmbedding) and m is not head)
-        weight = next(embeddings).weight
-        if head.weight.data_ptr() != weight.data_ptr():
-            head.weight.data.copy_(weight.data)
+        own, weight = cast(Tensor, head.weight), cast(Tensor, next(embeddings).weight)
+        if own.data_ptr() != weight.data_ptr():
+            own.data.copy_(weight.data)
     head.quant_method.process_weights_after_loading(head)
