@@ -96,6 +96,7 @@ def _do(config: TrainConfig | EvalConfig, run_dir: Path, store: Any) -> int:
     hardware = config.hardware
     if hardware.threads:
         torch.set_num_threads(hardware.threads)
+    torch.set_flush_denormal(True)  # a CPU is slow with them, and moments of words that never occur fade into them
     world = World.from_env(hardware.device, hardware.timeout + GRACE, store)
     peers = Peers(store, world.rank, world.size, _lost) if store and world.size > 1 else None
     watchdog = Watchdog(run_dir / "ranks", world.rank, world.size, hardware.timeout, partial(_hung, peers))

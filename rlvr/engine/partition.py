@@ -69,7 +69,8 @@ class Partition:
     def _state(self, flat: Tensor) -> dict[str, Tensor]:
         state: dict[str, Tensor] = self.engine.basic_optimizer.state[flat]
         if not state:
-            state |= {"step": torch.tensor(0.0)} | {moment: torch.zeros_like(flat) for moment in MOMENTS}
+            state["step"] = torch.zeros((), device=flat.device)  # where fused AdamW keeps it
+            state |= {moment: torch.zeros_like(flat) for moment in MOMENTS}
         return state
 
     def named(self) -> Iterator[tuple[str, Any]]:

@@ -24,7 +24,6 @@ BUCKET = 500_000_000  # numbers: DeepSpeed's reduce_bucket_size
 LIVE = 1_000_000_000  # numbers: its stage3_max_live_parameters, and sub_group_size
 ASLEEP = 1.0 * GIB  # assumed: what vLLM keeps on a device while it sleeps, CUDA graphs among it
 PROFILED = 8192  # tokens of vLLM's largest batch of prompts, whose activations it sets aside
-KEPT = 0.4  # of what an update frees, glibc keeps this share on a CPU; measured between 0.1 and 0.6
 TIGHT = 0.9  # of a device's memory
 
 
@@ -163,13 +162,11 @@ def _micro_batch(work: Work, shape: Shape, lengths: Lengths) -> list[Part]:
     saved, held = saved_bytes(shape, micro, way), _bytes(work) * shape.head * shape.tied
     layer = max(backward_bytes(shape, micro, way) + held, 3 * held - saved)
     head = head_backward_bytes(shape, micro, way)
-    kept = KEPT if work.config.hardware.device == "cpu" else 0.0
     scored = work.old_passes or work.reference_passes or work.demands.critic
     score = max(forward_bytes(shape, micro, way), head_forward_bytes(shape, micro, way)) if scored else 0.0
     return [
         Part("saved activations", "", (0.0, 0.0, saved, 0.0)),
         Part("logits and layer at work", "", (0.0, score, max(head, layer), 0.0)),
-        Part("freed, kept by the allocator", "", (0.0, 0.0, kept * (saved + max(head, layer)), 0.0)),
     ]
 
 
@@ -185,7 +182,7 @@ class _Learner:
     | 3 | bP/N | 4P/N | 8P/N | bP/N, always | b BUCKET, always |
 
     The master is a copy even in fp32, from stage 1 on.  The optimizer's step makes an fp32 copy of the gradients
-    (4P/N), and on a GPU torch's AdamW one more temporary of that size; stage 3 does so by groups of `LIVE` numbers.
+    (4P/N); stage 3 does so by groups of `LIVE` numbers.
     """
 
     work: Work
@@ -232,7 +229,7 @@ class _Learner:
         if hardware.offload_optimizer:
             return 0.0
         numbers = min(self.share, LIVE) if hardware.zero == 3 else self.share
-        return 4 * numbers * ((not self.plain) + (hardware.device == "cuda"))
+        return 4.0 * numbers * (not self.plain)
 
     def host(self, name: str) -> list[tuple[str, float]]:
         """Offloaded to the host of one machine, by all its ranks: master, moments and fp32 gradients; weights."""

@@ -17,6 +17,7 @@ from rlvr.schema.hardware import HardwareConfig
 
 GIGA, MICRO = 1e9, 1e-6
 COLLECTIVES = 7  # per layer and pass under ZeRO-3: one per matrix
+STEPPED = 28 + 12  # bytes that an update moves per parameter
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,9 @@ class _Model:
 
         An engine of `tensor_parallel` ranks has S sequences, of which the cache and `sampler_sequences` let C run at
         once.  The longest sequence alone asks for `longest` steps, all together for S x mean / C; the greater is the
-        number of steps.  A step reads the weights or multiplies by them, whichever takes longer, and reads the keys and
-        values of the sequences, half of their final length on average.
+        number of steps.  A step reads the weights and multiplies by them, at once on a GPU and one after the other on a
+        CPU's core, and reads the keys and values of the sequences, half of their final length on average.  Without CUDA
+        graphs each layer is launched anew.
         """
         hardware, machine = self.work.config.hardware, self.work.config.hardware.machine
         engines, ways = self.work.world / hardware.tensor_parallel, hardware.tensor_parallel
@@ -149,8 +151,10 @@ class _Model:
         product = 2 * (self.shape.body + self.shape.head) * alive / ways / self.rates.flops
         cache = alive * held * token_cache(self.work, self.shape) / self.rates.memory
         fixed = (machine.decode_overhead + alive * machine.sequence_overhead) * MICRO
+        fixed += self.shape.layers * machine.layer_overhead * MICRO * hardware.sampler_eager
         fixed += 2 * self.shape.layers * machine.latency * MICRO * (ways > 1)  # an all-reduce after o and after down
-        decode = steps * (max(weights, product) + cache + fixed)
+        matrices = max(weights, product) if hardware.device == "cuda" else weights + product
+        decode = steps * (matrices + cache + fixed)
         prefill = 2 * self.shape.body * prompts * self.lengths.prompt / ways / self.rates.flops
         bound = max(("weights", weights), ("products", product), ("KV cache", cache), ("overhead", fixed), key=_second)
         told = f"{steps:.0f} steps of {alive:.0f} sequences, most on {bound[0]}"
@@ -234,15 +238,16 @@ class _Model:
         return times * self._collective(self.shape.parameters * self.bytes, self.shape.layers)
 
     def optimizer(self) -> Phase:
-        """AdamW reads and writes 28 bytes per own parameter (gradient 4, master, two moments both ways); weights are
-        then gathered under ZeRO-1 and 2.  Offloaded, it does so in the host's memory, and both cross the link."""
+        """AdamW reads and writes 28 bytes per own parameter (gradient 4, master, two moments both ways), after 12 for the
+        gradient's norm and its clipping; weights are then gathered under ZeRO-1 and 2.  Offloaded, it does so in the
+        host's memory, and both cross the link."""
         hardware, updates = self.work.config.hardware, self.work.numbers.updates
         own = self.shape.parameters * (1 + self.work.demands.critic)
         share = own / (self.work.world if hardware.zero else 1)
         if hardware.offload_optimizer:
-            seconds = share * 2 * self.bytes / self.rates.host + 28 * share / self.rates.host
+            seconds = (2 * self.bytes + STEPPED) * share / self.rates.host
         else:
-            seconds = 28 * share / self.rates.memory
+            seconds = STEPPED * share / self.rates.memory
         if hardware.zero in (1, 2):
             seconds += self._collective(own * self.bytes, self.shape.layers)
         return Phase("optimizer", updates * seconds, f"{updates} x {share / 1e6:.0f} M parameters a rank")

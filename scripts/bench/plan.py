@@ -1,11 +1,11 @@
 """`rlvr plan` against runs on this machine's CPU: memory at its peak, seconds by phase.
 
-    python scripts/bench/plan.py [steps=4] [only=tiny,smollm2] [out=runs/plan]
+    python scripts/bench/plan.py [steps=6] [only=tiny,smollm2] [out=runs/plan]
 
 The peak of matrix products, the memory's bandwidth and the cost of a layer on few tokens are measured before and after
 each run, by wall clock, so that a machine that does other things slows both sides; times are medians over the steps
-after the first.  What libraries take, and what the sampler's steps and each tensor cost beside the model, are taken
-from the first two runs (marked *); all others are predictions.
+after the first.  What libraries take, what the sampler's steps and each tensor cost beside the model, and how much of the
+peak an update reaches are taken from three runs (marked *); all others are predictions.
 """
 
 import json
@@ -39,7 +39,7 @@ RUNS: dict[str, list[str]] = {
     "tiny, 4 x 4 *": ["rollout.prompts=4", "algorithm.group=4"],
     "tiny, 32 x 16 *": ["rollout.prompts=32"],
     "tiny, ZeRO 2, reference": ["hardware.zero=2", "algorithm.kl_coef=0.001", "rollout.max_tokens=16"],
-    "tiny, 8 layers of 256": [*UNTAUGHT, "rollout.max_tokens=64", "rollout.prompts=8"],
+    "tiny, 8 layers of 256 *": [*UNTAUGHT, "rollout.max_tokens=64", "rollout.prompts=8"],
     "smollm2, 4 x 4, 32 tokens": [*SMOLLM2, "rollout.prompts=4", "algorithm.group=4", "rollout.max_tokens=32"],
     "smollm2, checkpointing, small chunks": [
         *(*SMOLLM2, "rollout.prompts=2", "algorithm.group=4", "rollout.max_tokens=24", "hardware.head_chunk=64"),
@@ -143,11 +143,12 @@ def lengths(config: TrainConfig, folder: Path) -> tuple[float, float]:
     return statistics.mean(prompts.values()), statistics.mean(len(line["tokens"]) for line in lines)
 
 
-def calibrated(small: Measured, large: Measured) -> MachineConfig:
-    """What has no measurement of its own: two runs and four unknown numbers, each from what it decides."""
+def calibrated(small: Measured, large: Measured, wide: Measured) -> MachineConfig:
+    """What has no measurement of its own: three runs and five unknown numbers, each from what it decides."""
     machine = replace(
         small.config.hardware.machine, overhead=1e-9, decode_overhead=0.0, sequence_overhead=0.0, tensor_overhead=0.0
     )
+    machine = replace(machine, matmul_efficiency=efficiency(wide, machine))
     (one, steps_1, alive_1), (two, steps_2, alive_2) = (decoding(run, machine) for run in (small, large))
     sequence = max(0.0, (two / steps_2 - one / steps_1) / (alive_2 - alive_1))
     tensors = shape_of(small.config.model).tensors
@@ -158,6 +159,20 @@ def calibrated(small: Measured, large: Measured) -> MachineConfig:
         sequence_overhead=sequence * 1e6,
         tensor_overhead=small.seconds("transfer") / tensors * 1e6,
     )
+
+
+def efficiency(run: Measured, machine: MachineConfig) -> float:
+    """Of products in an update, with all that passes over activations between them counted as theirs."""
+    full, half = (update(run, replace(machine, matmul_efficiency=share)) for share in (1.0, 0.5))
+    products = half - full
+    return products / (run.seconds("forward") + run.seconds("backward") - (full - products))
+
+
+def update(run: Measured, machine: MachineConfig) -> float:
+    """Planned seconds of forward and backward."""
+    config = run.with_machine(machine)
+    told = time(Work.of(config, 1), shape_of(config.model), room_of(config.hardware).device)
+    return told.seconds("forward") + told.seconds("backward")
 
 
 def decoding(run: Measured, machine: MachineConfig) -> tuple[float, float, float]:
@@ -195,15 +210,15 @@ def _pair(planned: float, measured: float) -> str:
 
 def main() -> None:
     """Run what is missing and print the table."""
-    given = settings(steps="4", only="tiny,smollm2", out="runs/plan")
+    given = settings(steps="6", only="tiny,smollm2", out="runs/plan")
     names = [name for name in RUNS if name.startswith(tuple(given["only"].split(",")))]
     runs: dict[str, Measured] = {}
     for name in names:
         folder = "".join(c if c.isalnum() else "_" for c in name).strip("_")
         runs[name] = measure(name, Path(given["out"]).resolve() / folder, int(given["steps"]))
         print(name, runs[name].rates, runs[name].peak, flush=True)
-    small, large, *_ = runs.values()
-    machine = calibrated(small, large)
+    small, large, _, wide, *_ = runs.values()
+    machine = calibrated(small, large, wide)
     print(machine)
     print(table(["planned / measured", "peak GiB", *PHASES, "sum"], [line(n, r, machine) for n, r in runs.items()]))
 

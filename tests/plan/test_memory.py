@@ -29,7 +29,7 @@ def test_zero_3_of_a_7b_model_on_eight_gpus() -> None:
     assert told["policy, moments"] == always(8 * P / 8)
     assert told["policy, gradients"] == always(2 * P / 8)
     assert told["policy, reduce bucket"] == always(1e9)
-    assert told["policy, optimizer at work"] == (0, 0, 0, 2 * 4 * P / 8)  # fp32 gradients, and AdamW's temporary
+    assert told["policy, optimizer at work"] == (0, 0, 0, 4 * P / 8)  # fp32 gradients
     assert told["gathered weights"] == (2 * V_D, 2 * (LIVE + V_D), 2 * (LIVE + V_D), 0)
     assert told["sampler, weights and KV cache"] == (40e9, GIB, GIB, GIB)
     assert "reference, weights" not in told
