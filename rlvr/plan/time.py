@@ -238,9 +238,9 @@ class _Model:
         return times * self._collective(self.shape.parameters * self.bytes, self.shape.layers)
 
     def optimizer(self) -> Phase:
-        """AdamW reads and writes 28 bytes per own parameter (gradient 4, master, two moments both ways), after 12 for the
-        gradient's norm and its clipping; weights are then gathered under ZeRO-1 and 2.  Offloaded, it does so in the
-        host's memory, and both cross the link."""
+        """AdamW reads and writes 28 bytes per own parameter (gradient 4, master, two moments both ways), after 12 for
+        the gradient's norm and its clipping; weights are then gathered under ZeRO-1 and 2.  Offloaded, it does so in
+        the host's memory, and both cross the link."""
         hardware, updates = self.work.config.hardware, self.work.numbers.updates
         own = self.shape.parameters * (1 + self.work.demands.critic)
         share = own / (self.work.world if hardware.zero else 1)

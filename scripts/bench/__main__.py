@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 # name: arguments in full, arguments of `quick` (None leaves it out), whether it takes overrides of `rlvr train`
 SCRIPTS: list[tuple[str, list[str], list[str] | None, bool]] = [
     ("head", [], ["tokens=512", "timed=128", "rounds=2", "width=256"], True),
+    ("optimizer", [], ["parameters=2000000"], False),
     ("floor", [], ["steps=3", "parts=1", "rounds=1"], True),
     ("floor", ["work=smollm2", "steps=6"], None, True),
     ("peer", [], ["steps=3", "runs=1", "micro=8"], True),

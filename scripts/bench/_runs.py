@@ -81,7 +81,7 @@ def train(folder: Path, overrides: list[str]) -> list[Row]:
         command = [sys.executable, "-m", "rlvr.cli", "train", f"hydra.run.dir={folder}", "log.wandb=off"]
         done = subprocess.run([*command, f"run.name={folder.name}", *overrides], capture_output=True, text=True)
         if done.returncode:
-            sys.exit(f"{folder.name} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+            sys.exit(f"{folder.name} failed with code {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -100,7 +100,7 @@ def child(script: str, asked: Row, env: dict[str, str]) -> Row:
         command = [sys.executable, str(Path(__file__).with_name(script)), str(question), str(answer)]
         done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True)
         if done.returncode:
-            sys.exit(f"{script} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+            sys.exit(f"{script} failed with code {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")
         return json.loads(answer.read_text())
 
 

@@ -4,8 +4,8 @@
 
 The peak of matrix products, the memory's bandwidth and the cost of a layer on few tokens are measured before and after
 each run, by wall clock, so that a machine that does other things slows both sides; times are medians over the steps
-after the first.  What libraries take, what the sampler's steps and each tensor cost beside the model, and how much of the
-peak an update reaches are taken from three runs (marked *); all others are predictions.
+after the first.  What libraries take, what the sampler's steps and each tensor cost beside the model, and how much of
+the peak an update reaches are taken from three runs (marked *); all others are predictions.
 """
 
 import json

@@ -88,6 +88,23 @@ def test_a_mistake_of_the_user_is_one_message_and_code_2(train):
     assert "Traceback" not in errors and "failed" not in errors
 
 
+def test_numbers_that_would_slow_a_cpu_down_are_zero_in_all_threads(train):
+    code, errors = train(
+        "import threading\n"
+        "torch.set_num_threads(2)\n"
+        "made = []\n"
+        "def fade():\n"
+        "    made.append(torch.full((1_000_000,), 1e-30).mul(1e-10))  # enough for several threads of torch's\n"
+        "fade()\n"
+        "other = threading.Thread(target=fade)\n"
+        "other.start()\n"
+        "other.join()\n"
+        "if len(made) != 2 or any(tensor.any() for tensor in made):\n"
+        "    raise ValueError('denormal numbers')"
+    )
+    assert code == 0, errors
+
+
 def test_leaving_together_keeps_the_code_and_is_quiet(train):
     code, errors = train("time.sleep(world.rank * 0.5)\nsys.exit(85)")
     assert code == 85
