@@ -18,7 +18,7 @@ class MachineConfig:
     host_link: float = key("between a device and its host, in one direction", unit="GB/s", above=0)
     latency: float = key("one hop of a collective between machines", unit="microseconds", low=0)
     overhead: float = key("memory that libraries take on each device beside every tensor", unit="GiB", low=0)
-    matmul_efficiency: float = key("share of the peak that long matrix products reach", above=0, high=1)
+    matmul_efficiency: float = key("share of the peak of matrix products that whole passes reach", above=0, high=1)
     bandwidth_efficiency: float = key("share of the memory's peak that decoding reaches", above=0, high=1)
     network_efficiency: float = key("share of the bandwidth that collectives reach", above=0, high=1)
     layer_overhead: float = key("one decoder layer's forward on next to no tokens", unit="microseconds", low=0)
