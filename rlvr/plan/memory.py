@@ -21,6 +21,7 @@ from rlvr.plan.work import Lengths, Work
 GIB = 2**30
 PHASES = ("generate", "score", "update", "step")
 BUCKET = 500_000_000  # numbers: DeepSpeed's reduce_bucket_size
+AVERAGED = 50_000_000  # numbers: parts in which the learner averages gradients without ZeRO
 LIVE = 1_000_000_000  # numbers: its stage3_max_live_parameters, and sub_group_size
 ASLEEP = 1.0 * GIB  # assumed: what vLLM keeps on a device while it sleeps, CUDA graphs among it
 PROFILED = 8192  # tokens of vLLM's largest batch of prompts, whose activations it sets aside
@@ -176,7 +177,7 @@ class _Learner:
 
     | ZeRO | weights | master | moments | gradients | bucket |
     |---|---|---|---|---|---|
-    | 0 | bP | 4P, none in fp32 | 8P | bP | - |
+    | 0 | bP | 4P, none in fp32 | 8P | bP | b AVERAGED on several ranks, after the last backward |
     | 1 | bP | 4P/N | 8P/N | bP | b BUCKET, in the update |
     | 2 | bP | 4P/N | 8P/N | bP/N | b BUCKET, in the update |
     | 3 | bP/N | 4P/N | 8P/N | bP/N, always | b BUCKET, always |
@@ -214,7 +215,8 @@ class _Learner:
         gradient = b * (self.share if zero >= 2 else self.parameters)
         gradients = _always(gradient) if zero == 3 else (0.0, 0.0, gradient, gradient)
         bucket = b * (min(BUCKET, self.parameters) if hardware.device == "cpu" else BUCKET)
-        buckets = {0: _always(0.0), 3: _always(bucket)}.get(zero, (0.0, 0.0, bucket, 0.0))
+        averaged = b * min(AVERAGED, self.parameters) * (self.work.world > 1)
+        buckets = {0: (0.0, 0.0, 0.0, averaged), 3: _always(bucket)}.get(zero, (0.0, 0.0, bucket, 0.0))
         return [
             Part(f"{name}, weights", over, _always(weights)),
             Part(f"{name}, fp32 master", states, _always(0.0 if self.plain else 4 * kept)),

@@ -3,7 +3,8 @@
 import pytest
 
 from rlvr.config import compose
-from rlvr.plan.memory import GIB, LIVE, PHASES, cache_bytes, memory, token_cache
+from rlvr.engine.learner import BUCKET
+from rlvr.plan.memory import AVERAGED, GIB, LIVE, PHASES, cache_bytes, memory, token_cache
 from rlvr.plan.shapes import shape_of
 from rlvr.plan.work import Work, longest
 
@@ -43,6 +44,14 @@ def test_what_each_stage_shards(zero: int, weights: int, states: int, gradients:
     assert told["policy, weights"][0] == 2 * P / weights
     assert told["policy, moments"][0] == 8 * P / states
     assert told["policy, gradients"][PHASES.index("update")] == 2 * P / gradients
+
+
+def test_without_zero_several_ranks_average_in_parts() -> None:
+    assert AVERAGED == BUCKET
+    assert parts("hardware.zero=0")["policy, reduce bucket"] == (0, 0, 0, 2 * AVERAGED)
+    alone = compose(["log.kl_every=0"])
+    told = memory(Work.of(alone, 1), shape_of(alone.model), longest(alone), DEVICE)
+    assert {part.name: part.bytes for part in told.device}["policy, reduce bucket"] == always(0)
 
 
 def test_a_reference_and_a_critic_are_models_too() -> None:
