@@ -295,6 +295,7 @@ class WandbRun:
     def _start(self, mode: WandbMode) -> None:
         import wandb
 
+        os.environ.pop("WANDB_SERVICE", None)  # W&B's process of a parent's own run: it ends when that one wants
         for former in sorted((self._dir / "wandb").glob("offline-run-*")):
             (self._dir / "wandb" / "superseded").mkdir(exist_ok=True)
             shutil.move(former, self._dir / "wandb" / "superseded")

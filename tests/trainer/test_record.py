@@ -231,6 +231,23 @@ def test_wandb_holds_every_step_once_after_a_kill_and_a_resume(tmp_path):
     assert former.name.endswith(told.run_id)
 
 
+UNDER_A_RUN_THAT_IS_GONE = """
+import pathlib, sys
+from tests.trainer.test_record import Record, config, run_steps
+with Record(config("offline"), pathlib.Path(sys.argv[1]), 0, 0) as record:
+    run_steps(record, 0, 2, attempt=1)
+    record.finish({})
+"""
+
+
+def test_wandb_does_not_depend_on_the_process_of_a_parent(tmp_path):
+    env = os.environ | {"WANDB_SERVICE": f"3-{os.getpid()}-unix-{tmp_path}/gone"}
+    command = [sys.executable, "-c", UNDER_A_RUN_THAT_IS_GONE, str(tmp_path)]
+    subprocess.run(command, cwd=Path(__file__).parents[2], env=env, check=True)
+    (offline,) = (tmp_path / "wandb").glob("offline-run-*")
+    assert [row["step"] for row in read_wandb(offline).history] == [0, 1, 2]
+
+
 def test_sample_tables_grow_linearly(tmp_path):
     with Record(config("offline", samples=4), tmp_path, 0, 0) as record:
         for step in range(50):
