@@ -25,7 +25,7 @@ from rlvr.schema.train import OptimConfig
 from rlvr.world import World
 
 WEIGHTS, OPTIMIZER = "weights", "optimizer"  # kinds of files of a learner
-BUCKET = 50_000_000  # numbers that ranks average at once without ZeRO; a copy of them is made
+AVERAGED = 50_000_000  # numbers that ranks average at once without ZeRO; a copy of them is made
 
 # At its first start on a CPU DeepSpeed would compile a shared-memory all-reduce: a compiler and half a minute.
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
@@ -105,7 +105,7 @@ class Learner(Scorer):
         self.engine.set_gradient_accumulation_boundary(last)
         self.engine.backward(loss * self.world.size)
         if last and self._averages:
-            self.engine.allreduce_gradients(BUCKET)
+            self.engine.allreduce_gradients(AVERAGED)
 
     def update(self, lr: float, admits: Callable[[float], bool] = math.isfinite) -> float:
         """Step the optimizer, if the gradient is admitted; weights and moments stay bit for bit as they are if not.

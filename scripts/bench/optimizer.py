@@ -13,19 +13,19 @@ from torch.optim import AdamW
 MATRIX = (576, 1536)
 
 
-def optimizer(tensors: list[Tensor], fused: bool) -> AdamW:
+def optimizer(tensors: list[Tensor], fused: bool | None) -> AdamW:
     """With gradients, and with moments from a first step."""
     weights = [tensor.clone() for tensor in tensors]
     for weight in weights:
         weight.grad = randn(weight.shape, device=weight.device) / 1000
-    made = AdamW(weights, lr=1e-6, fused=True if fused else None)
+    made = AdamW(weights, lr=1e-6, fused=fused)
     made.step()
     return made
 
 
 def measure(tensors: list[Tensor], rounds: int, device: str) -> list[str]:
     """The rest of a row."""
-    ways = {name: optimizer(tensors, name == "fused") for name in ("default", "fused")}
+    ways = {"default": optimizer(tensors, None), "fused": optimizer(tensors, True)}
     told = race({name: way.step for name, way in ways.items()}, rounds, device)
     peaks = {}
     for name, way in ways.items():

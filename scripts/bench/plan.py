@@ -24,7 +24,7 @@ from rlvr.engine.models import load_tokenizer
 from rlvr.plan.fit import room_of
 from rlvr.plan.memory import GIB, memory
 from rlvr.plan.shapes import shape_of
-from rlvr.plan.time import time
+from rlvr.plan.time import Time, time
 from rlvr.plan.work import Work, expected
 from rlvr.schema.machine import MachineConfig
 from rlvr.schema.train import TrainConfig
@@ -89,6 +89,11 @@ class Measured:
     def seconds(self, phase: str) -> float:
         """Median of the steps after the first."""
         return statistics.median(row.get(PHASES[phase], 0.0) for row in self.rows[2:])
+
+    def planned(self, machine: MachineConfig) -> Time:
+        """Seconds by phase, as the plan tells them."""
+        config = self.with_machine(machine)
+        return time(Work.of(config, 1), shape_of(config.model), room_of(config.hardware).device)
 
     @property
     def peak(self) -> float:
@@ -170,8 +175,7 @@ def efficiency(run: Measured, machine: MachineConfig) -> float:
 
 def update(run: Measured, machine: MachineConfig) -> float:
     """Planned seconds of forward and backward."""
-    config = run.with_machine(machine)
-    told = time(Work.of(config, 1), shape_of(config.model), room_of(config.hardware).device)
+    told = run.planned(machine)
     return told.seconds("forward") + told.seconds("backward")
 
 
@@ -180,8 +184,7 @@ def decoding(run: Measured, machine: MachineConfig) -> tuple[float, float, float
     config = run.with_machine(machine)
     work, mean = Work.of(config, 1), expected(config)
     steps = float(mean.longest)
-    told = time(work, shape_of(config.model), room_of(config.hardware).device)
-    spent = max(0.0, run.seconds("generate") - told.seconds("generate"))
+    spent = max(0.0, run.seconds("generate") - run.planned(machine).seconds("generate"))
     return spent, steps, work.numbers.sequences * mean.completion / steps
 
 
@@ -194,8 +197,7 @@ def planned_gib(run: Measured, machine: MachineConfig) -> float:
 
 def line(name: str, run: Measured, machine: MachineConfig) -> list[str]:
     """A row of the table: planned / measured."""
-    config = run.with_machine(machine)
-    told = time(Work.of(config, 1), shape_of(config.model), room_of(config.hardware).device)
+    told = run.planned(machine)
     cells = [name, _pair(planned_gib(run, machine), run.peak)]
     pairs = [(told.seconds(phase), run.seconds(phase)) for phase in PHASES]
     cells += [_pair(*pair) for pair in pairs]
@@ -211,14 +213,13 @@ def _pair(planned: float, measured: float) -> str:
 def main() -> None:
     """Run what is missing and print the table."""
     given = settings(steps="6", only="tiny,smollm2", out="runs/plan")
-    names = [name for name in RUNS if name.startswith(tuple(given["only"].split(",")))]
+    names = [name for name in RUNS if name.endswith("*") or name.startswith(tuple(given["only"].split(",")))]
     runs: dict[str, Measured] = {}
     for name in names:
         folder = "".join(c if c.isalnum() else "_" for c in name).strip("_")
         runs[name] = measure(name, Path(given["out"]).resolve() / folder, int(given["steps"]))
         print(name, runs[name].rates, runs[name].peak, flush=True)
-    small, large, _, wide, *_ = runs.values()
-    machine = calibrated(small, large, wide)
+    machine = calibrated(*(run for name, run in runs.items() if name.endswith("*")))
     print(machine)
     print(table(["planned / measured", "peak GiB", *PHASES, "sum"], [line(n, r, machine) for n, r in runs.items()]))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rlvr.config import compose
-from rlvr.engine.learner import BUCKET
+from rlvr.engine import learner
 from rlvr.plan.memory import AVERAGED, GIB, LIVE, PHASES, cache_bytes, memory, token_cache
 from rlvr.plan.shapes import shape_of
 from rlvr.plan.work import Work, longest
@@ -47,7 +47,7 @@ def test_what_each_stage_shards(zero: int, weights: int, states: int, gradients:
 
 
 def test_without_zero_several_ranks_average_in_parts() -> None:
-    assert AVERAGED == BUCKET
+    assert AVERAGED == learner.AVERAGED
     assert parts("hardware.zero=0")["policy, reduce bucket"] == (0, 0, 0, 2 * AVERAGED)
     alone = compose(["log.kl_every=0"])
     told = memory(Work.of(alone, 1), shape_of(alone.model), longest(alone), DEVICE)
